@@ -25,7 +25,7 @@ struct AnswerWait {
     requests: usize,
     /// End of the last request; before the first request, the time since which the ask is known.
     last: Moment,
-    /// Total time in which the agent did not wait, without the time since the last request.
+    /// Total time in which the agent did not wait, excluding the time since the last request.
     away: SignedDuration,
 }
 

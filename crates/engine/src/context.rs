@@ -73,7 +73,7 @@ pub struct Engine {
     pub undelivered: SeenAgain,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
-    /// Why this daemon has lost its state folder, if it has.
+    /// Reason why this daemon has lost its state folder; empty while it has the folder.
     pub home_loss: OnceLock<HomeLoss>,
     /// True while the daemon shuts down.
     pub is_ending: AtomicBool,
@@ -81,7 +81,7 @@ pub struct Engine {
     pub seen_by_views: AtomicI64,
     /// Address of the server, as soon as it listens.
     pub listens_at: OnceLock<SocketAddr>,
-    /// Lock that is held while a workspace is passed on or removed.
+    /// Lock that is held while a worktree is made, and while a workspace is passed on or removed.
     pub workspaces: tokio::sync::Mutex<()>,
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
@@ -127,8 +127,8 @@ impl Home {
         self.held_lock().state(&self.state)
     }
 
-    /// Creates the lock file and the folder of the attempts again if they were removed, and locks the new ones. Returns
-    /// false if another process has locked them.
+    /// Creates the lock file and the folder of the attempts again if they were removed, and locks the new file and
+    /// folder. Returns false if another process has locked them.
     pub(crate) fn lock_again(&self) -> io::Result<bool> {
         self.held_lock().lock_again(&self.state)
     }
@@ -246,7 +246,8 @@ impl Engine {
         }
     }
 
-    /// Replaces the config. Secrets of the old config stay known, because texts and running agents have them.
+    /// Replaces the config. Secrets of the old config stay known, because stored texts and running agents may contain
+    /// them.
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
         loaded.earlier_secrets.extend_from_slice(redactor(&self.loaded()).secrets());
         secrets::process::remember(&redactor(&loaded));

@@ -25,8 +25,8 @@ pub struct Loaded {
     pub named: Vec<String>,
     /// Directories in which agents in a sandbox may write.
     pub writable: Vec<PathBuf>,
-    /// Secrets of earlier configs of this daemon, and those with which an earlier daemon started attempts that it left.
-    /// Texts and running agents can still contain them. This list is not written to the disk.
+    /// Secrets of earlier configs of this daemon, and the kept secrets of attempts that an earlier daemon did not
+    /// settle. Texts and running agents can still contain them. This list is not written to the disk.
     pub earlier_secrets: Vec<String>,
     /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
     pub redactor: OnceLock<Arc<Redactor>>,

@@ -196,8 +196,9 @@ impl ScheduleView {
         is_on && waits_for_others && is_long && !self.preparing
     }
 
-    /// Returns why its trigger can never fire it; none for a schedule that is off, paused or over. The search of the
-    /// calendar takes time, so it is left out if a next firing is known or if the calendar is open now.
+    /// Returns why the trigger of the schedule can never fire it; `None` if the schedule is off, paused or over. The
+    /// calendar is not searched if a next firing is known or if the calendar is open now, because the search takes
+    /// time.
     fn why_never(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
         let zone = schedule.zone.time_zone();
         let is_searched = match schedule.trigger.driver() {
@@ -210,7 +211,7 @@ impl ScheduleView {
         never.map(|never| never.reason)
     }
 
-    /// Returns whether the clock fires it.
+    /// Returns whether the clock fires the schedule.
     pub fn is_by_clock(&self) -> bool {
         matches!(self.kind.as_str(), "interval" | "cron" | "delay")
     }
@@ -222,7 +223,7 @@ impl ScheduleView {
         Some(note.unwrap_or_else(|| because(reason)))
     }
 
-    /// Describes how to turn it on if its file turns it off.
+    /// Describes how to turn the schedule on if its file turns it off.
     pub fn off_in_file_advice(&self) -> Option<String> {
         let location = self.off_in_file.as_deref()?;
         Some(off_in_file_advice(&self.agent, &self.schedule, location, self.off_by_person))

@@ -84,7 +84,7 @@ impl StateFolder {
         self.0.join("workspaces")
     }
 
-    /// Returns the path of the lock of the git commands that make workspaces.
+    /// Returns the path of the lock of the git commands that make, compare and remove workspaces.
     pub(crate) fn git_lock(&self) -> PathBuf {
         self.0.join("git.lock")
     }

@@ -19,7 +19,7 @@ pub struct UnfinishedWorkspace {
 }
 
 impl UnfinishedWorkspace {
-    /// Returns a sentence about these workspaces, with their number and what a person can do; none without any.
+    /// Returns a sentence about these workspaces, with their number and what a person can do; `None` if there are none.
     pub fn sentence(all: &[&Self]) -> Option<String> {
         let (Self { job, reason, .. }, others) = all.split_first()?;
         Some(if others.is_empty() {

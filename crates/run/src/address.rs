@@ -75,8 +75,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast())
 }
 
-/// Returns true for assigned addresses (`2000::/3`) outside the special ranges. An address that is mapped from IPv4, or
-/// that is of NAT64, is public if its IPv4 address is public.
+/// Returns true for assigned addresses (`2000::/3`) outside the special ranges. An IPv4-mapped address and a NAT64
+/// address are public if their IPv4 address is public.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4_mapped() {
         return is_public_v4(inner);

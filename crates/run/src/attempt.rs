@@ -91,23 +91,23 @@ impl Attempt {
         Self { folder: state.join("attempts").join(&name), name }
     }
 
-    /// Returns the job of the attempt, or none for a hook.
+    /// Returns the job of the attempt; `None` for a hook.
     pub fn job(&self) -> Option<JobId> {
         self.job_and_number().map(|(job, _)| job)
     }
 
-    /// Returns the job and the number of the attempt, or none for a hook.
+    /// Returns the job and the number of the attempt; `None` for a hook.
     pub fn job_and_number(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
         Some((job.parse().ok()?, number.parse().ok()?))
     }
 
-    /// Returns the number of the attempt, or none for a hook.
+    /// Returns the number of the attempt; `None` for a hook.
     pub fn number(&self) -> Option<u32> {
         self.name.rsplit_once('.')?.1.parse().ok()
     }
 
-    /// Returns the job and the number of the hook, or none for an attempt.
+    /// Returns the job and the number of the hook; `None` for an attempt.
     pub fn hook(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
         Some((job.parse().ok()?, number.strip_prefix(HOOK_SUFFIX)?.parse().ok()?))
@@ -302,7 +302,7 @@ impl Attempt {
         self.folder.join(AGENT_FILE).exists()
     }
 
-    /// Returns when the keeper started the agent, or none if the agent was not started or ran on another machine.
+    /// Returns when the keeper started the agent; `None` if the agent was not started or ran on another machine.
     pub fn agent_began(&self) -> Option<Timestamp> {
         Timestamp::try_from(fs::metadata(self.folder.join(AGENT_FILE)).ok()?.modified().ok()?).ok()
     }
@@ -340,8 +340,8 @@ impl Attempt {
         notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
     }
 
-    /// Takes the lock; none if another process has it. The launcher has the lock first, then the keeper as long as it
-    /// lives. The kernel releases the lock when the keeper ends, even if the keeper is killed.
+    /// Takes the lock; returns `None` if another process has it. The launcher has the lock first, then the keeper as
+    /// long as it lives. The kernel releases the lock when the keeper ends, even if the keeper is killed.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let lock =
             lock_file::open(private_options().create(true).truncate(false), &self.folder.join(LOCK_FILE))?;

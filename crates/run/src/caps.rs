@@ -193,7 +193,7 @@ impl Groups {
     }
 }
 
-/// Returns how many processes of these groups the kernel has ended because of a cap on memory; none if that cannot be
+/// Returns how many processes of these groups the kernel has ended because of a cap on memory; `None` if that cannot be
 /// read, for example because the groups are removed.
 pub(super) fn killed_for_memory(groups: &[PathBuf]) -> Option<u64> {
     let count = |file: &str| groups.iter().find_map(|group| read_counter(&group.join(file), "oom_kill"));

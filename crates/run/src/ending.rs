@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     pub at: Timestamp,
-    /// The boot clock at that time; none from a keeper of an earlier version.
+    /// The boot clock at that time; `None` from a keeper of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTime>,
     pub status: ExitStatus,
-    /// Whether the process ended after the stop signal or was killed; none if nobody asked the keeper to stop.
+    /// Whether the process ended after the stop signal or was killed; `None` if nobody asked the keeper to stop.
     pub stopped: Option<Termination>,
     /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,
@@ -39,20 +39,20 @@ pub enum ExitStatus {
     },
     Signal {
         signal: i32,
-        /// Exit code by which the sandbox reported the signal; none if the signal itself was seen.
+        /// Exit code by which the sandbox reported the signal; `None` if the signal itself was seen.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<i32>,
     },
     /// The agent has ended, and its status is unknown, for example because the keeper ended before it.
     Lost {
-        /// Why the status is unknown; none if the keeper has ended too.
+        /// Why the status is unknown; `None` if the keeper has ended too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
 }
 
-/// A program that runs another program, and shells, exit with this code plus the number of the signal that ended the
-/// other program.
+/// Base of the exit codes with which shells and other wrapper programs report that a signal ended their child. The code
+/// is this base plus the number of the signal.
 const SIGNAL_CODE_BASE: i32 = 128;
 
 /// Signals that end a process, by their numbers. Real-time signals and signals that no current kernel sends are left

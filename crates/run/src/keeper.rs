@@ -241,8 +241,8 @@ fn not_started(message: String) -> Ending {
     Ending::now(status, None, 0)
 }
 
-/// Starts the agent and records its process. Returns none if the agent was started and had to be ended at once, because
-/// its process could not be recorded. An error means that the agent was not started.
+/// Starts the agent and records its process. Returns `None` if the agent was started and had to be ended at once,
+/// because its process could not be recorded. An error means that the agent was not started.
 fn spawn(
     attempt: &Attempt,
     start: &StartSpec,

@@ -129,8 +129,8 @@ const INHERITED_PREFIXES: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
 /// Returns whether an agent's processes get this variable of the daemon's environment. Every agent gets the variables
-/// above and those that `pass_env` names. An agent with `inherits_environment` and without a sandbox gets the others
-/// too, except those of cowhand.
+/// above and those that `pass_env` names. An agent with `inherits_environment` and without a sandbox also gets all
+/// other variables, except those of cowhand.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);

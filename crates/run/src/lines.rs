@@ -17,8 +17,8 @@ impl LineBuffer {
         Self { cap, begun: Vec::new(), dropped: 0 }
     }
 
-    /// Takes bytes from the front of `chunk` up to the end of a line, and returns that line. Returns none if the chunk
-    /// contains no line end: then the whole chunk is taken, and the line continues in the next chunk.
+    /// Takes bytes from the front of `chunk` up to the end of a line, and returns that line. Returns `None` if the
+    /// chunk contains no line end: then the whole chunk is taken, and the line continues in the next chunk.
     pub fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
@@ -27,7 +27,7 @@ impl LineBuffer {
         end.map(|_| self.take())
     }
 
-    /// Returns the line that has begun, at the end of the input. Returns none if the input ended with a line end.
+    /// Returns the line that has begun, at the end of the input. Returns `None` if the input ended with a line end.
     pub fn finish(&mut self) -> Option<String> {
         (!self.begun.is_empty()).then(|| self.take())
     }

@@ -16,7 +16,7 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of a process, or none if the process does not exist or is hidden from this user.
+    /// Returns the identity of a process; `None` if the process does not exist or is hidden from this user.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         Ok(Some(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? }))
@@ -58,7 +58,7 @@ fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Reads a file of a process in `/proc`. Returns none if the process has ended or the file is not readable for this
+/// Reads a file of a process in `/proc`. Returns `None` if the process has ended or the file is not readable for this
 /// user. Any other error, for example too many open files, is returned, because it does not mean that the process has
 /// ended.
 fn read(pid: i32, file: &str) -> io::Result<Option<Vec<u8>>> {
@@ -84,7 +84,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// Reads the status of a process. Returns none if the process does not exist or is hidden from this user.
+    /// Reads the status of a process. Returns `None` if the process does not exist or is hidden from this user.
     fn of(pid: i32) -> io::Result<Option<Self>> {
         Ok(read(pid, "stat")?.and_then(|text| Self::parse(&String::from_utf8_lossy(&text))))
     }
@@ -179,7 +179,7 @@ fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
 
 /// Returns the names of the attempts of a process and its ancestors. A keeper is the subreaper of its attempt, so a
 /// process with its own session or without its parent is still a descendant of the keeper. The names of the process
-/// itself come first, those of its oldest ancestor last. Returns none if there is no such process.
+/// itself come first, those of its oldest ancestor last. Returns `None` if there is no such process.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);

@@ -24,7 +24,7 @@ pub use token::{JOB_TOKEN_PREFIX, TOKEN_PREFIX};
 use unescaped::Unescaped;
 use visible::Visible;
 
-/// Minimum length of a secret. A shorter one is not masked, because it would also match ordinary text.
+/// Minimum length of a secret. A shorter secret is not masked, because it would also match ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
 
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ pub struct Redactor {
     secrets: Vec<String>,
     /// All texts to search for: secrets, their specific lines, and both with JSON escapes.
     patterns: Vec<String>,
-    /// Search automaton for the patterns, or none if there are no patterns.
+    /// Search automaton for the patterns; `None` if there are no patterns.
     finder: Option<AhoCorasick>,
     /// Lines of secrets that are masked only after another line.
     following: Following,

@@ -22,7 +22,7 @@ pub struct StartSpec {
     /// Initial state of the reader. It is stored because the config may change later.
     #[serde(default)]
     pub reader: Option<Reader>,
-    /// Limits of the keeper; an attempt of a job has none, because the daemon enforces its limits.
+    /// Limits of the keeper; `None` for an attempt of a job, because the daemon enforces its limits.
     #[serde(default)]
     pub limits: Option<KeeperLimits>,
     /// Sandbox plan, if there is a sandbox or a cap.

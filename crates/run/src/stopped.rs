@@ -41,7 +41,7 @@ impl Attempt {
         }
     }
 
-    /// Returns why the attempt was stopped, or none if it was not stopped or had ended before it could be stopped.
+    /// Returns why the attempt was stopped; `None` if it was not stopped or had ended before it could be stopped.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.state()? {
             AttemptState::Ended(ending) => ending.stopped.is_none() && !ending.status.is_lost(),

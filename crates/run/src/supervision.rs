@@ -54,7 +54,7 @@ impl Attempt {
     }
 
     /// Returns the state. Repeated calls return the same state until a process or a file changes. If there is neither a
-    /// keeper nor an agent, this removes what they left: the container and empty control groups.
+    /// keeper nor an agent, also removes the container and the empty control groups of the attempt.
     pub fn state(&self) -> io::Result<AttemptState> {
         self.state_if(|| Ok(!self.marked()?.is_empty()))
     }

@@ -1,7 +1,7 @@
 //! Notification of changes in a folder.
 //!
-//! There is one watcher for all folders, because the system allows few. Its events can be lost, so callers also poll
-//! the folder. Without a watcher they poll it more often.
+//! There is one watcher for all folders, because the system allows only few watchers. Its events can be lost, so
+//! callers also poll the folder. Without a watcher they poll it more often.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Shared {
-    /// Watcher, or none if the system has none left.
+    /// Watcher; `None` if the system could not create one.
     watcher: Mutex<Option<RecommendedWatcher>>,
     folders: Arc<Mutex<Folders>>,
 }

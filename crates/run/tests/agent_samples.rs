@@ -28,7 +28,7 @@ fn samples(runtime: &str) -> BTreeMap<String, Sample> {
         let sample = samples.entry(path.file_stem().unwrap().to_str().unwrap().to_owned()).or_default();
         let lines = std::fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
         match path.extension().unwrap().to_str().unwrap() {
-            // A `.txt` file is a exchange, see `transcript`.
+            // A `.txt` file is an exchange, see `transcript`.
             "jsonl" | "txt" => sample.stdout = lines,
             "stderr" => sample.stderr = lines,
             other => panic!("what is a sample called .{other}?"),
@@ -174,7 +174,7 @@ fn opencode() {
     check("opencode", Reader::opencode, &failed);
 }
 
-/// Returns the lines of a exchange between a client and an agent, and whether each is from the client.
+/// Returns the lines of an exchange between a client and an agent, and whether each line is from the client.
 fn transcript(name: &str) -> Vec<(bool, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/samples/acp");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
@@ -197,8 +197,8 @@ fn as_our_client_writes((ours, line): &(bool, String)) -> Option<String> {
     }
 }
 
-/// Each of these exchanges has three turns: an answer, a tool, and a cancelled one. An attempt has one turn, in a
-/// session whose agent may state the earlier cost.
+/// Each of these exchanges has three turns: a text answer, a tool call, and a cancelled turn. An attempt has one turn,
+/// in a session whose agent may state the earlier cost.
 #[test]
 fn acp() {
     for agent in ["claude-agent-acp", "codex", "gemini", "qwen"] {

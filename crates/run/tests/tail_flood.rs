@@ -74,7 +74,7 @@ fn flood(bytes: u64) {
     }
 }
 
-/// Writes a line of zeros, which are longest in JSON. They are written, because gaps are not read.
+/// Writes a line of NUL bytes, whose JSON escapes are the longest. The bytes are written, because gaps are not read.
 fn endless_line(reader: Reader, bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut file = File::create(folder.path().join("stdout")).unwrap();

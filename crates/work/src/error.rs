@@ -85,7 +85,7 @@ impl WorkSourceError {
         matches!(self, Self::NotFound(_))
     }
 
-    /// Returns the wait that the outside system asks for; none if it states no wait.
+    /// Returns the wait that the outside system asks for; `None` if it states no wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::GitHubApi(GitHubApiError { kind: ApiFailure::RateLimit { wait, .. }, .. }) => *wait,

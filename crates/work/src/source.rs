@@ -103,9 +103,9 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Ok(if self.get_work(item).await?.is_some() { QueueState::Withdrawn } else { QueueState::Done })
     }
 
-    /// Offers an item again that nobody holds, on request of a person. With `add_comment`, the reason is written to the
-    /// item; `by` is its author. An item that is done or claimed is not changed, and the result states this. The
-    /// default changes no item.
+    /// Offers an unclaimed item again, on request of a person. With `add_comment`, the reason is written to the item;
+    /// `by` is its author. An item that is done or claimed is not changed, and the result states this. The default
+    /// changes no item.
     async fn offer_work(
         &self,
         item: &WorkItemId,

@@ -102,8 +102,8 @@ async fn keep(
         };
         let written = write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text));
         made.and(written.map_err(WorkspacesError::DiffNotKept))?;
-        // The file prevents that the diff is made again after the removal of the workspace. That diff would lack
-        // changes, and replace this one. The folder of a lost attempt may be missing.
+        // Without this file, the diff would be made again after the removal of the workspace. The second diff would
+        // lack changes and replace the first. The folder of a lost attempt may be missing.
         let marked = fs::write(attempt.folder().join(DIFFED_FILE), "");
         missing_is_ok(marked).map_err(WorkspacesError::DiffNotKept)
     })

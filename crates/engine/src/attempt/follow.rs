@@ -307,10 +307,12 @@ struct Unfollowed {
 /// Number of failures to follow an attempt after which its output is kept in its folder.
 const MAX_OUTPUT_FAILURES: u32 = 3;
 
-/// Number of reads of the output after the end of a cancelled attempt. Each read has a limit; the rest is left out.
+/// Maximum number of reads of the output after the end of a cancelled attempt. Each read has a size limit; later output
+/// is left out.
 const MAX_ADVANCES_IF_CANCELLED: u32 = 1;
 
-/// Lease of an ended attempt whose output is not read when the daemon stops: time for the next start of its node.
+/// Length of the lease of an ended attempt whose output is not read to its end when the daemon stops. The daemon of the
+/// node has to start again within this time.
 const UNREAD_LEASE: SignedDuration = SignedDuration::from_mins(10);
 
 const FOLLOW_BACKOFF: Backoff =

@@ -13,7 +13,8 @@ use cowhand_store::{Store, is_postgres};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 
-/// Returns an error if attempts run that belong to another store than `store`. `None` is the file in the state folder.
+/// Returns an error if attempts run that belong to another store than `store`. `None` means the SQLite file in the
+/// state folder.
 pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Result<(), FleetError> {
     let folder = state.clone();
     if store.is_none() {

@@ -135,7 +135,7 @@ impl AttemptTask {
         if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.program.model);
             let model = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
-            // The runtime and its own provider often have the same name; another account is named.
+            // The note leaves out a provider that has the same name as its runtime.
             let provider = agent.program.provider.as_ref().filter(|provider| *provider != runtime);
             let provider = provider.map(|name| format!(" of the provider {name}")).unwrap_or_default();
             let why = if start.continues_task { "" } else { "the usage limit of its provider is reached; " };

@@ -90,8 +90,8 @@ impl AttemptTask {
     }
 }
 
-/// Variables with paths of this machine. A container does not get them, unless the config sets them: its image has
-/// others.
+/// Variables with paths of this machine. A container does not get them unless the config sets them, because its image
+/// has its own values.
 const HOST_VARIABLES: [&str; 6] =
     ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
 

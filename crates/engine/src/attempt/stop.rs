@@ -57,7 +57,7 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the timeout that the attempt has exceeded: of its duration, or of its silence. The time of answer waits
+    /// Returns the timeout that the attempt has exceeded, for its duration or for its silence. The time of answer waits
     /// does not count for the duration, up to [`MAX_PAUSED_TIME`] or the `ask_timeout` of the agent, whichever is
     /// longer. The silence is not counted during an answer wait, and begins again when the ask ends. If the store is
     /// not available and the agent may be waiting for an answer, returns `None`, so that the attempt is not ended.

@@ -147,7 +147,7 @@ async fn make(
     let (minder, stop) = (engine.git_minder(), stoppable.flag());
     let make_directory = run_git(move || {
         workspace::make(&workspace, &below, &minder, &stop).inspect_err(|_| {
-            // The next sweep removes what is left.
+            // If this removal fails, the next sweep removes the workspace.
             let _ = workspace::remove(&workspace, &folder, Some(&minder));
         })
     });
@@ -157,7 +157,7 @@ async fn make(
     Ok(WorkDir { directory, needs_setup: true })
 }
 
-/// Prevents that two worktrees are made or removed at the same time. To make or remove a worktree, git reads the
+/// Prevents two worktrees from being made or removed at the same time. To make or remove a worktree, git reads the
 /// records of all worktrees, and fails if a record is incomplete.
 async fn git_guard<'a>(
     engine: &'a Engine,

@@ -1,5 +1,6 @@
 //! The rows of a restored store. Views of jobs and folders of attempts that the store does not have were written after
-//! the backup. They are removed, so that they are not taken for those of later jobs and attempts with the same names.
+//! the backup. They are removed, so that they are not mistaken for files of later jobs and attempts with the same
+//! names.
 
 use std::fs;
 use std::path::Path;

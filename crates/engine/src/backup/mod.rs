@@ -115,7 +115,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Opens a file of a job. Returns none if it is missing or is not a regular file.
+/// Opens a file of a job. Returns `None` if it is missing or is not a regular file.
 fn open_output(path: &Path) -> anyhow::Result<Option<File>> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     match opened {

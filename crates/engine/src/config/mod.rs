@@ -44,7 +44,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
         );
         return Ok(Found { file: from, note: None });
     }
-    // Resolve `..` first: otherwise the search would take the part of the path before `..` for a parent directory.
+    // Resolve `..` first: otherwise the search would treat the part of the path before `..` as a parent directory.
     let from = from.canonicalize().unwrap_or(from);
     let in_directory = |directory: &Path| {
         let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
@@ -105,8 +105,8 @@ fn is_file(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// Returns the files that a command without `-c` would use instead of this file if they existed. For a file whose name
-/// is not in [`NAMES`], these are files with all these names.
+/// Returns the files that a command without `-c` would use instead of this file if they existed. If the name of this
+/// file is not in [`NAMES`], returns a file for each of [`NAMES`].
 fn preferred_files(file: &Path) -> impl Iterator<Item = PathBuf> {
     let files = NAMES.iter().map(|name| file.with_file_name(name));
     files.take_while(move |candidate| candidate != file)
@@ -120,12 +120,12 @@ pub struct FromDisk {
     pub variables: HashMap<String, String>,
     /// All notes for the user.
     pub notes: Vec<String>,
-    /// Those of the `notes` that are about the `.env`.
+    /// The subset of `notes` that is about the `.env`.
     pub env_notes: Vec<String>,
     /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead if
     /// they existed.
     pub files: Vec<PathBuf>,
-    /// Those of the `files` that can change the config of this fleet.
+    /// The subset of `files` that can change the config of this fleet.
     pub watched: Vec<PathBuf>,
 }
 

@@ -1,6 +1,6 @@
 //! Notices changes in the files of a config.
 //!
-//! Folders are watched, not files, because an editor replaces the old file by a new file. Nothing is polled: if the
+//! Folders are watched, not files, because an editor replaces the old file with a new file. Nothing is polled: if the
 //! system has no watcher, or loses an event without reporting the loss, the user has to call `cowhand reload`.
 
 use std::collections::HashSet;

@@ -66,7 +66,7 @@ fn loss(home: &Home) -> Option<HomeLoss> {
     }
 }
 
-/// Makes the daemon end. It also ends its attempts, unless another daemon takes them over.
+/// Requests the end of the daemon. The daemon also ends its attempts, unless another daemon takes them over.
 pub(super) fn give_up(engine: &Engine, loss: HomeLoss, lifecycle: &watch::Sender<Lifecycle>) {
     let folder = engine.home.state.path().display().to_string();
     error!("{}", loss.error(folder));

@@ -1,7 +1,7 @@
 //! One plan and its execution.
 //!
-//! A tick may be run twice and does not retry failed actions. Each of its actions is a verb of the store that does not
-//! do the same thing twice, and the next tick plans a failed action again.
+//! A tick may be run twice, because each of its actions is an idempotent verb of the store. A tick does not retry a
+//! failed action; the next tick plans the action again.
 
 use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;

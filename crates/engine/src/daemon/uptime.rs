@@ -13,7 +13,7 @@ use super::Daemon;
 use crate::error::FleetError;
 use cowhand_store::{NodeJoined, NodePresence, Store};
 
-/// Time in which the server has to notice that the previous daemon of a node has ended.
+/// Time in which the database server has to notice that the previous daemon of a node has ended.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 const PREDECESSOR_POLL: Duration = Duration::from_millis(100);
 
@@ -39,7 +39,7 @@ pub(super) async fn begin(
 }
 
 /// Announces this node. Fails if another daemon has announced the same node, because both would settle the same jobs.
-/// The server may need a moment to notice that the previous daemon of this folder has ended.
+/// The database server may need a moment to notice that the previous daemon of this folder has ended.
 async fn announce(store: &Store, node: &str, folder: &Path) -> Result<NodePresence, FleetError> {
     let give_up_at = Instant::now() + PREDECESSOR_TIMEOUT;
     let mut presence = store.announce_node(node).await?;

@@ -122,7 +122,7 @@ async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionRes
     }
 }
 
-/// Returns the image of an agent that runs only in containers, whose programs are not those of this machine.
+/// Returns the image of an agent with a Docker sandbox, whose program is in the image; `None` for other agents.
 fn image(agent: &Agent) -> Option<String> {
     let sandbox = agent.sandbox(None, false);
     (sandbox.kind == SandboxKind::Docker).then(|| sandbox.container.image.unwrap_or_default())

@@ -139,7 +139,7 @@ impl Fleet {
         } else {
             verdict
         };
-        // Cowhand's own tools need no approval, because the agent asks with them.
+        // Cowhand's own tools need no approval, because the agent uses them to ask.
         if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
     }
 

@@ -45,8 +45,8 @@ impl Fleet {
         Ok(was_on)
     }
 
-    /// Finds a schedule. If the schedule has stopped because of an error, reads the config and `.env` again before: a
-    /// person who has just corrected them enables the schedule, and the change of a file is noticed only later.
+    /// Finds a schedule. If the schedule has stopped because of an error, reads the config and `.env` again first,
+    /// because a person may have just corrected them, and changes of files are noticed with a delay.
     async fn find_with_current_files(
         &self,
         agent: &AgentName,

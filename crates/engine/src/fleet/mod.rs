@@ -408,7 +408,7 @@ impl Fleet {
     }
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
-    /// Returns notes for the caller: each `adopt` that names a schedule that the store does not know.
+    /// Returns a note about each `adopt` that names a schedule that the store does not know.
     async fn apply(
         &self,
         contents: ConfigContents,
@@ -430,8 +430,8 @@ impl Fleet {
         applied.await.map_err(|_| FleetError::Died)?
     }
 
-    /// Returns the error for a verb that needs an agent in the config. A removed agent is no suggestion, because the
-    /// verb would refuse it, too.
+    /// Returns the error for a verb that needs an agent in the config. The error does not suggest a removed agent,
+    /// because the verb would refuse that agent, too.
     async fn missing_agent_error(&self, agent: &AgentName) -> FleetError {
         let roster = self.roster();
         match missing_agent(self.store(), &roster, agent).await {
@@ -440,7 +440,7 @@ impl Fleet {
         }
     }
 
-    /// Finds a schedule for a verb that needs it in the config. A removed schedule is no suggestion.
+    /// Finds a schedule for a verb that needs it in the config. The error does not suggest a removed schedule.
     async fn schedule_of<'a>(
         &self,
         agent: &'a Agent,
@@ -554,8 +554,8 @@ impl SourceInputs {
 
 /// Masks secrets in the names of hooks. Events and jobs show these names, and no key of the config refers to them.
 fn mask_hook_names(loaded: &mut Loaded) {
-    // `secrets::redactor` must not be called yet: it stores its redactor in `loaded`, and `earlier_secrets`, which are
-    // added later, would be missing in it.
+    // Do not call `secrets::redactor` yet: it stores its redactor in `loaded`, and that redactor would lack the
+    // `earlier_secrets`, which are added later.
     let redactor = secrets::redactor_over(loaded, None);
     for agent in &mut Arc::make_mut(&mut loaded.roster).agents {
         for name in agent

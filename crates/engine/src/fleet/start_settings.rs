@@ -1,4 +1,4 @@
-//! The keys of the config that apply from one start to the next.
+//! The config keys whose changes take effect only at the next start of the daemon.
 
 use cowhand_core::roster::Roster;
 use cowhand_core::server::ServerConfig;

@@ -77,9 +77,9 @@ impl Fleet {
         }
     }
 
-    /// Releases an item. A person holds it, its result is undelivered, its source shows a claim although nobody in this
-    /// fleet holds it, or it was given up. The count of its failures starts at zero. An item that its source no longer
-    /// has is removed from the store.
+    /// Releases an item that a person holds, whose result is undelivered, that its source shows as claimed although
+    /// nobody in this fleet holds it, or that was given up. Resets the count of its failures to zero. An item that its
+    /// source no longer has is removed from the store.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -131,7 +131,7 @@ impl Fleet {
         Ok(self.store().forget_failures(queue.name.clone(), view.item.id.clone()).await?)
     }
 
-    /// Offers an item again that was given up. The count of its failures starts at zero.
+    /// Offers a given-up item again, and resets the count of its failures to zero.
     pub async fn retry_item(&self, id: &WorkItemId, scope: ItemScope<'_>) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope).await?;
         match view.held_by {
@@ -403,7 +403,7 @@ fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
     FleetError::ItemHeld { item: id.clone(), by: holder, needed: queue.needed.clone() }
 }
 
-/// Returns the error for an item with which nothing is left to do. Returns `None` for other items.
+/// Returns the error for an item that is completed. Returns `None` for other items.
 fn done_error(view: &ItemView) -> Option<FleetError> {
     let is_done = view.status == ItemStatus::Done && view.held_by.is_none();
     let why = "the item is completed".to_owned();

@@ -86,8 +86,8 @@ impl HerdctlFolder {
         }
     }
 
-    /// Reads the schedules, jobs and sessions that are imported. Secrets in the errors of schedules and in the prompts and summaries of jobs are
-    /// masked.
+    /// Reads the schedules, jobs and sessions to import. Secrets in the errors of schedules and in the prompts and
+    /// summaries of jobs are masked.
     pub fn read(&self, redactor: &Redactor) -> Result<History, HerdctlError> {
         let mut schedules = state::read(self)?;
         for schedule in &mut schedules {

@@ -13,7 +13,7 @@ use cowhand_system::http;
 
 const MAX_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
-/// Longest pause that a server can ask for. If it asks for a longer pause, this pause is used.
+/// Longest pause that a receiver can ask for. If it asks for a longer pause, this pause is used.
 const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl RequestError {
 }
 
 impl Reply {
-    /// Interprets the answer of a server.
+    /// Interprets the answer of the receiver.
     pub(super) fn result(self, retries: u32) -> HookResult {
         let (status, output) = (self.status, Some(self.body));
         let reason = format!("it answered {status}");

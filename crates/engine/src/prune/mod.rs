@@ -90,7 +90,8 @@ pub async fn prune(
     result.map(|()| pruned)
 }
 
-/// Removes the files of jobs without rows, as many as possible even if some fail.
+/// Removes the files of jobs whose rows are already removed. An error with one job does not prevent the removal of the
+/// files of other jobs.
 pub async fn remove_files(state: &StateFolder, jobs: Vec<Job>) -> anyhow::Result<()> {
     let state = state.clone();
     let removal = tokio::task::spawn_blocking(move || {

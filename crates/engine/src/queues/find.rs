@@ -59,8 +59,8 @@ impl NeededNames {
     }
 }
 
-/// Returns all queues that have an item. A queue that cannot be read is an error only if no other queue has the item,
-/// or if work on the item of that queue has failed.
+/// Returns all queues that have an item with this id. A queue that cannot be read is an error only if no other queue
+/// has the item, or if work on the item of that queue has failed.
 pub(crate) async fn queues_with_item(
     queues: Vec<Queue>,
     id: &WorkItemId,

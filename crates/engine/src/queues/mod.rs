@@ -46,7 +46,7 @@ pub struct Queue {
     /// Schedule that has to be triggered so that an item is taken, if the clock fires no schedule that takes from the
     /// queue.
     pub to_trigger: Option<TakenBy>,
-    /// The config does not have the queue any more. Only its held items are items of the fleet.
+    /// True if the config does not have the queue any more. Only its held items are items of the fleet.
     pub is_removed: bool,
 }
 

@@ -47,7 +47,7 @@ pub fn redactor_without_daemon(
     redactor_of(&SecretInputs { roster, variables, context, named: &named, earlier: &earlier }, None)
 }
 
-/// Makes the secrets of a config known to this process, also if the config has errors.
+/// Makes the secrets of a config known to this process, even if the config has errors.
 pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String, String>) {
     let (roster, context) = (&loaded.roster, SourceContext::of_base(Path::new(""), variables.clone()));
     let named = named::variables(roster, Some(&loaded.shown));

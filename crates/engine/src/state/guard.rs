@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Symbolic links that cowhand itself creates to a shorter path: of the owner's socket, and of the folder of the job
-/// socket.
+/// Symbolic links that cowhand itself creates if a path is too long for a socket: to the owner's socket, and to the
+/// folder of the job socket.
 const OWN_LINKS: [&str; 2] = ["sock", "talk"];
 /// Folders whose entries are all checked. The contents of a workspace are not checked, because they belong to its
 /// repository.

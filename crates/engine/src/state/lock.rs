@@ -1,8 +1,8 @@
 //! The lock that a daemon holds on its state folder while it runs. The kernel releases it however the process ends.
 //!
 //! The lock consists of two locks: one of the file `daemon.lock`, and one of the folder `attempts`. The file can be
-//! removed by mistake; the other lock is still held then. Older versions lock only the file. The state folder itself
-//! cannot be locked, because the store locks the state folder while the store is opened.
+//! removed by mistake; then the lock of the folder is still held. Older versions lock only the file. The state folder
+//! itself cannot be locked, because the store locks the state folder while the store is opened.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -28,7 +28,7 @@ pub struct StateLock {
     has_pid: bool,
 }
 
-/// What has become of a locked state folder.
+/// State of the lock of a state folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockState {
     Held,
@@ -100,7 +100,7 @@ impl StateFolder {
         self.pid_after("")
     }
 
-    /// Returns the process that holds the lock and starts a fleet. None as soon as the fleet has started.
+    /// Returns the process that holds the lock and starts a fleet; `None` as soon as the fleet has started.
     pub fn starting_process(&self) -> Option<u32> {
         self.pid_after(STARTING)
     }
@@ -114,8 +114,8 @@ impl StateFolder {
 }
 
 impl StateLock {
-    /// Writes that this process starts a fleet, in the place of the pid of an earlier daemon. Errors are ignored: the pid
-    /// is only for messages.
+    /// Writes into the lock file that this process starts a fleet. This replaces the pid of an earlier daemon. Errors
+    /// are ignored: the pid is only for messages.
     pub(crate) fn write_starting(&self) {
         let text = format!("{STARTING}{}\n", std::process::id());
         let _ = self.file.set_len(0).and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
@@ -134,7 +134,7 @@ impl StateLock {
         let _ = self.file.set_len(0).and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
     }
 
-    /// Returns whether this is the lock that another process would find. Files that cannot be examined now count as
+    /// Returns the state of the lock as another process would find it. Files that cannot be examined now count as
     /// present.
     pub(crate) fn state(&self, state: &StateFolder) -> LockState {
         if !is_same(&self.folder, fs::metadata(state.path())) {
@@ -149,7 +149,7 @@ impl StateLock {
     }
 
     /// Locks the lock file and the folder of the attempts again, each only if it was removed or replaced. Returns false
-    /// if another process has locked the new one.
+    /// if another process has locked the new file or folder.
     pub(crate) fn lock_again(&mut self, state: &StateFolder) -> io::Result<bool> {
         if !is_same(&self.file, fs::symlink_metadata(state.lock_file())) {
             let Some(file) = state.try_lock_file()? else { return Ok(false) };

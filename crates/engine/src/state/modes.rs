@@ -47,7 +47,7 @@ pub(crate) fn restore(paths: &[&Path]) {
 /// Keeps the modes of one state folder correct.
 #[derive(Debug, Default)]
 pub(crate) struct Modes {
-    /// The state folder or a folder above it, if the daemon could not search it at the last check.
+    /// The state folder or a folder above it, if access to that folder was denied at the last check.
     closed: Option<PathBuf>,
 }
 

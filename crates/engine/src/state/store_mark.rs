@@ -14,7 +14,7 @@ use cowhand_system::remove::missing_is_ok;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreMark {
     pub id: StoreId,
-    /// Path of the file, or address of the server without user and password.
+    /// Path of the SQLite file, or address of the PostgreSQL server without user and password.
     pub location: String,
 }
 

@@ -1,4 +1,4 @@
-//! The errors because of which traces are not sent.
+//! The errors that prevent traces from being sent.
 
 /// Why traces cannot be sent, without values that may contain a key.
 #[derive(Debug, thiserror::Error)]

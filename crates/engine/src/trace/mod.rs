@@ -33,8 +33,8 @@ use tool::Calls;
 
 /// Number of events that are read at once.
 const EVENTS_PER_READ: u32 = 500;
-/// Number of pending spans at which they are sent. A request may have more spans, because the spans of a job are not
-/// split.
+/// Number of pending spans after which a request is sent. A request may have more spans, because the spans of a job are
+/// not split.
 const SPANS_PER_REQUEST: usize = 2000;
 /// Time before a failed store is asked again.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ impl Traces {
     }
 }
 
-/// If the daemon could not start, no task may hold the lock of its state folder.
+/// Aborts the task, so that it does not hold the lock of the state folder if the daemon could not start.
 impl Drop for Traces {
     fn drop(&mut self) {
         if let Some((_, task)) = &self.0 {
@@ -224,7 +224,7 @@ impl Follower {
 }
 
 /// Returns whether this node sends the trace. Usually the node that ran the job sends it, because that node has the
-/// output. If the job never ran or was lost, every node sends the trace, which is the same each time.
+/// output. If the job never ran or was lost, every node sends the same trace.
 fn is_sent_here(history: &JobHistory, node: &str) -> bool {
     let is_lost = matches!(
         history.job.state(),

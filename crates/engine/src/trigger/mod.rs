@@ -1,5 +1,5 @@
 //! Triggers: they decide *when* a schedule fires. A strategy waits for something outside and passes on tasks. The
-//! runner makes firings and jobs of these tasks, and does not depend on the type of the trigger.
+//! runner makes firings and jobs from these tasks, and does not depend on the type of the trigger.
 //!
 //! `docs/triggers.md` shows how to add a type, `examples/own_trigger.rs` adds a type outside this crate, and
 //! [`contract`] tests a strategy.

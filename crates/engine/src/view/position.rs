@@ -33,7 +33,7 @@ impl EventPosition {
         Ok(Self { seq, at: events.first().filter(|event| event.seq == seq).map(|event| event.at) })
     }
 
-    /// Reads the position from a file; `None` if there is none that can be read.
+    /// Reads the position from a file; `None` if the file is missing or not valid.
     pub fn read(path: &Path) -> Option<Self> {
         Self::parse(&fs::read_to_string(path).ok()?)
     }

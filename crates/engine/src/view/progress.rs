@@ -1,4 +1,5 @@
-//! How far the views have followed the event log. The file `views` in the state folder has it, for the next daemon.
+//! The position up to which the views have followed the event log. The file `views` in the state folder stores it for
+//! the next daemon.
 //!
 //! The first line is the position in the event log. Each other line is a change that has failed, to be tried again:
 //! `write JOB`, or `remove JOB ATTEMPTS`.
@@ -31,7 +32,7 @@ impl Progress {
         Self::parse(&text).unwrap_or_default()
     }
 
-    /// Parses the text of the file; none if a line is not understood.
+    /// Parses the text of the file; `None` if a line is not valid.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let cursor = EventPosition::parse(lines.next()?)?;

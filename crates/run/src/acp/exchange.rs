@@ -61,7 +61,7 @@ struct PermissionRequest {
     options: Value,
 }
 
-/// The next event of a exchange.
+/// The next event of an exchange.
 enum Next {
     Line(OutputLine),
     Ended(ExitStatus),
@@ -147,7 +147,7 @@ impl Exchange {
         }
     }
 
-    /// Starts a exchange without output, to query the agent.
+    /// Starts an exchange without output, to query the agent.
     pub(super) fn without_output(agent: AgentProcess, timeout: Duration) -> io::Result<Self> {
         Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, timeout))
     }

@@ -1,6 +1,6 @@
 //! Decides by the agent's config whether an ACP agent may use a tool. A tool that `denied_tools` names, or that is
-//! missing in `tools`, is forbidden. Of the other tools, those that neither `allowed_tools` nor the permission mode
-//! allows are refused. In the mode `ask`, the rules of the fleet or a person decide about every tool that is not
+//! missing in `tools`, is forbidden. A tool that is not forbidden is refused if neither `allowed_tools` nor the
+//! permission mode allows it. In the mode `ask`, the rules of the fleet or a person decide about every tool that is not
 //! forbidden.
 
 use std::collections::VecDeque;
@@ -112,7 +112,7 @@ impl PermissionJudge {
         if let Some(rule) = denied.iter().find(|rule| tool.is_denied_by(rule)) {
             return Some(format!("`denied_tools` has {rule:?}"));
         }
-        // Without a name, the tool could be one of the denied ones.
+        // A tool without a name could be one of the denied tools.
         let named = denied.iter().find(|rule| !is_kind(bare(rule)));
         if let (Some(rule), None) = (named, &tool.name) {
             return Some(format!(

@@ -18,7 +18,7 @@ const WRITE_QUEUE_LENGTH: usize = 256;
 /// Time from SIGTERM to SIGKILL.
 const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
-/// Why a exchange failed or was stopped.
+/// Why an exchange failed or was stopped.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
     /// Kind of the error, with a message for people.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use cowhand_core::config::MASK;
 
 /// Replaces masked words in commands of cowhand between backticks by placeholders. Adds a note with the command that
-/// shows the unmasked words. Returns none if no command contains a masked word.
+/// shows the unmasked words. Returns `None` if no command contains a masked word.
 pub fn with_placeholders(text: &str) -> Option<String> {
     let mut note = None;
     // Every second part is between backticks.

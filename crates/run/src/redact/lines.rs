@@ -16,8 +16,8 @@ const LINE_PREFIX_CHARACTERS: &[u8] = b" \t+->|";
 /// Maximum number of these characters. An indentation of spaces and tabs may be longer.
 const MAX_LINE_PREFIX_CHARACTERS: usize = 8;
 
-/// The line of a secret with which the last line of output ended, or none. The next line of output may then be the next
-/// line of that secret.
+/// The line of a secret with which the last line of output ended; `None` if it did not end with one. The next line of
+/// output may then be the next line of that secret.
 #[derive(Debug, Clone, Default)]
 pub struct OpenSecret(Option<String>);
 
@@ -30,7 +30,7 @@ pub(super) fn specific_lines(secret: &str) -> impl Iterator<Item = &str> {
     secret_lines(secret).filter(|line| is_specific(line))
 }
 
-/// Returns the lines of a secret without empty lines; none for a secret of one line, which is masked as a whole.
+/// Returns the lines of a secret without empty lines; no lines for a secret of one line, which is masked as a whole.
 fn secret_lines(secret: &str) -> impl Iterator<Item = &str> {
     let secret = secret.trim();
     let lines = secret.lines().map(str::trim).filter(|line| !line.is_empty());

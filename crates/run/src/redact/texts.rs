@@ -48,7 +48,7 @@ const ADVICE_KEYS: [&str; 8] =
 const CONFIG_NAME_KEYS: [&str; 3] = ["name", "type", "runtime"];
 
 impl Redactor {
-    /// Redacts a view or an answer that is written as JSON. Returns none if there is nothing to redact, or if the
+    /// Redacts a view or an answer that is written as JSON. Returns `None` if there is nothing to redact, or if the
     /// JSON is not valid.
     pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
         // With escapes, a secret can have many spellings.

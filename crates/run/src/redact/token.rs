@@ -36,7 +36,7 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the position from which the end of a text may be an unfinished token, or none.
+/// Returns the position from which the end of a text may be an unfinished token; `None` if it cannot be.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let run = bytes.iter().rev().take(MAX_TOKEN_BYTES).take_while(|byte| is_part(**byte)).count();

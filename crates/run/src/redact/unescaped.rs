@@ -42,7 +42,7 @@ impl Unescaped {
 }
 
 impl Level {
-    /// Resolves one level of escapes. Returns none if there is no escape.
+    /// Resolves one level of escapes. Returns `None` if there is no escape.
     fn of(whole: &[u8]) -> Option<Self> {
         if !whole.contains(&b'\\') {
             return None;
@@ -73,8 +73,8 @@ impl Level {
     }
 }
 
-/// Returns the character that the escape at the beginning stands for, and the length of the escape. Returns none if the
-/// escape is not valid.
+/// Returns the character that the escape at the beginning stands for, and the length of the escape. Returns `None` if
+/// the escape is not valid.
 fn character(rest: &[u8]) -> Option<(char, usize)> {
     let plain = match rest.get(1)? {
         b'u' => return unicode(rest),
@@ -107,8 +107,8 @@ fn unit(rest: &[u8]) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Returns where an incomplete escape begins at the end of a text, or none. The next piece of text may complete the
-/// escape. The first half of a surrogate pair counts as incomplete.
+/// Returns where an incomplete escape begins at the end of a text; `None` if there is no incomplete escape. The next
+/// piece of text may complete the escape. The first half of a surrogate pair counts as incomplete.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
     // The last backslash is searched within this number of bytes. At most five bytes follow the last backslash of an
     // incomplete escape.

@@ -15,7 +15,7 @@ pub(super) struct Visible {
 }
 
 impl Visible {
-    /// Returns none if nothing was left out.
+    /// Returns `None` if nothing was left out.
     pub(super) fn of(whole: &[u8]) -> Option<Self> {
         if !whole.iter().any(|byte| is_control(*byte) || !byte.is_ascii()) {
             return None;
@@ -64,8 +64,8 @@ fn invisible_len(rest: &[u8]) -> usize {
     }
 }
 
-/// Returns the first character of a text that begins with a character of several bytes. Returns none if these bytes are
-/// not UTF-8.
+/// Returns the first character of a text that begins with a character of several bytes. Returns `None` if these bytes
+/// are not UTF-8.
 fn first(rest: &[u8]) -> Option<char> {
     let part = (2..=4).filter_map(|length| rest.get(..length));
     part.filter_map(|part| std::str::from_utf8(part).ok()).find_map(|text| text.chars().next())

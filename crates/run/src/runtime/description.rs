@@ -55,7 +55,7 @@ pub struct Capabilities {
 /// Description of one runtime.
 #[derive(Debug, Clone, Copy)]
 pub struct Description {
-    /// Name of the program on PATH; none if the agent's config names it.
+    /// Name of the program on PATH; `None` if the agent's config names it.
     pub program: Option<&'static str>,
     /// Oldest supported version.
     pub oldest: Option<[u32; 3]>,
@@ -70,7 +70,7 @@ pub struct Description {
     /// Files and folders of the program: sessions, settings, logins. In a sandbox they are writable, or replaced by
     /// private folders.
     pub homes: &'static [RuntimePath],
-    /// Access to the provider through the credential proxy; none if the program does not support it.
+    /// Access to the provider through the credential proxy; `None` if the program does not support it.
     pub provider: Option<fn(&Agent) -> ProviderAccess>,
 }
 
@@ -164,7 +164,7 @@ pub enum SessionRefusal {
     CannotOpen(&'static str),
 }
 
-/// Returns why the runtime cannot use the session, or none if it can.
+/// Returns why the runtime cannot use the session; `None` if it can.
 pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefusal> {
     let can = description(runtime).capabilities;
     let name = runtime.name();

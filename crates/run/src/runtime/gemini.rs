@@ -212,7 +212,7 @@ impl Gemini {
     }
 }
 
-/// Returns a message with the text, or none if the text is empty.
+/// Returns a message with the text; `None` if the text is empty.
 fn assistant_message(
     text: String,
     partial: Option<bool>,
@@ -261,8 +261,9 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     used.filter(|(_, used)| !used.is_unused()).collect()
 }
 
-/// Returns the HTTP status for the exit code of a rate limit or an overloaded server. Gemini exits with the status of a
-/// failed request, of which the exit code has only the lowest byte. Gemini uses these four exit codes for nothing else.
+/// Returns the HTTP status for the exit code of a rate limit or an overloaded server. Gemini exits with the HTTP status
+/// of a failed request, and the exit code is the lowest byte of that status. Gemini uses these four exit codes for
+/// nothing else.
 const fn status_of_exit(code: i32) -> Option<u64> {
     match code {
         173 => Some(429),
@@ -273,7 +274,7 @@ const fn status_of_exit(code: i32) -> Option<u64> {
     }
 }
 
-/// Returns the server's answer inside an error message, or none if there is no JSON.
+/// Returns the server's answer inside an error message; `None` if there is no JSON.
 fn answer_in(message: &str) -> Option<Value> {
     let inner = message.trim().strip_prefix("[API Error:")?.trim().trim_end_matches(']');
     serde_json::from_str(inner).ok()

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 pub(super) type Fields = Map<String, Value>;
 
-/// Parses a line. Returns none if the line is not a JSON object.
+/// Parses a line. Returns `None` if the line is not a JSON object.
 pub(super) fn object(line: &str) -> Option<Fields> {
     match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => Some(fields),
@@ -18,7 +18,7 @@ pub(super) fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     fields.get(key).and_then(Value::as_str)
 }
 
-/// Returns a text that is small enough for a checkpoint; none if it is longer than 200 bytes.
+/// Returns a text that is small enough for a checkpoint; `None` if it is longer than 200 bytes.
 pub(super) fn short_text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     text(fields, key).filter(|name| name.len() <= 200)
 }
@@ -28,7 +28,7 @@ pub(super) fn count(fields: &Value, key: &str) -> u64 {
 }
 
 /// Reads a count. A number beyond 64 bits, which JSON allows, becomes the largest count; `JobUsage::bounded` limits it
-/// later. Returns none for a negative number or a fraction.
+/// later. Returns `None` for a negative number or a fraction.
 pub(super) fn number(value: &Value) -> Option<u64> {
     #[expect(clippy::cast_precision_loss, reason = "only the order of magnitude decides")]
     let is_huge = || value.as_f64().is_some_and(|number| number >= u64::MAX as f64);

@@ -66,9 +66,9 @@ impl OutputRecord {
         remember(last, line);
     }
 
-    /// Stores a result in place of the result before it. A process can state several results. Each states only its own
-    /// number of turns, so the turns are added up. The tokens and the cost of a result are totals of the process, so
-    /// they are not added.
+    /// Stores a result, which replaces the result before it. A process can state several results. Each states only its
+    /// own number of turns, so the turns are added up. The tokens and the cost of a result are totals of the process,
+    /// so they are not added.
     pub(super) fn result(&mut self, mut result: ResultLine) {
         let before = self.result.as_ref().and_then(|result| result.usage.num_turns);
         if let Some(before) = before {

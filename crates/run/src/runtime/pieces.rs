@@ -61,7 +61,7 @@ mod tests {
             // A secret that may be the beginning of a longer secret is held back too.
             (&["canary", "canary-bird"], &["canary", "-bird"], &["", "***", ""]),
             (&["canary", "canary-bird"], &["canary", "-b", "ox"], &["", "", "***-box", ""]),
-            // So is a secret whose end may be the beginning of another.
+            // A secret whose end may be the beginning of another secret is held back too.
             (&["canary", "ry-bread"], &["canary", "-x"], &["", "***-x", ""]),
             (&["zwölf-ä"], &["é zwö", "lf-ä"], &["é ", "***", ""]),
         ] {

@@ -9,7 +9,7 @@ pub enum SessionChoice {
     /// A new session with a chosen id. A runtime that does not support this starts a session with another id.
     FreshAs(String),
     Resume(String),
-    /// A new session that begins with a copy of another.
+    /// A new session that begins with a copy of another session.
     Fork {
         of: String,
         /// Chosen id of the new session, for a runtime that supports this.

@@ -1,7 +1,7 @@
 //! Session files: the files in which an agent's program records its sessions, with their usage so far.
 //!
 //! The agent may write in the folder of these files. So no link in the folder is followed, only regular files are read,
-//! and of a large file only a part.
+//! and large files are read only in part.
 
 use std::ffi::OsStr;
 use std::fs::File;

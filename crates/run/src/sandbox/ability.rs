@@ -8,7 +8,7 @@ use cowhand_core::sandbox::SandboxKind;
 use super::SandboxError;
 use super::landlock;
 
-/// Returns why this kind of sandbox is not available on this machine, or none if it is.
+/// Returns why this kind of sandbox is not available on this machine; `None` if it is.
 pub fn refusal(kind: SandboxKind) -> Option<SandboxError> {
     match kind {
         // The container engine and the image can change at any time, so they are checked before each attempt.

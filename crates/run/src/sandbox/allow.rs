@@ -99,7 +99,7 @@ pub struct SandboxInput<'a> {
     pub private_home: Option<&'a Path>,
 }
 
-/// Returns the sandbox plan, or none if neither a sandbox nor caps are requested. The error states why the agent is not
+/// Returns the sandbox plan; `None` if neither a sandbox nor caps are requested. The error states why the agent is not
 /// started.
 pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, SandboxError> {
     let requested = input.requested;

@@ -1,5 +1,5 @@
-//! Detection whether `bwrap` started the agent. `bwrap` reports the agent's exit code on a pipe. Without that report,
-//! the exit code is that of `bwrap` itself, and the agent has not run.
+//! Detects whether `bwrap` started the agent. `bwrap` reports the agent's exit code on a pipe. Without that report, the
+//! exit code is that of `bwrap` itself, and the agent has not run.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read as _};

@@ -19,8 +19,8 @@ pub(super) struct Worktree {
 }
 
 impl Worktree {
-    /// Finds the worktree of a directory, given by its real path. Returns none if there is no worktree, or if its files
-    /// contradict those of the repository, because an agent may have written them.
+    /// Finds the worktree of a directory, given by its real path. Returns `None` if there is no worktree, or if its
+    /// files contradict those of the repository, because an agent may have written them.
     pub(super) fn of(directory: &Path) -> Option<Self> {
         let top = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
         let own = top.join(line(top, ".git")?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
@@ -44,8 +44,8 @@ impl Worktree {
         real.map(|part| self.common.join(part)).collect()
     }
 
-    /// Returns the paths that must not be written, although they are inside paths of [`Self::written`]. A path that does
-    /// not exist, or is a link, is left out.
+    /// Returns the paths inside those of [`Self::written`] that must not be written. A path that does not exist, or is
+    /// a link, is left out.
     pub(super) fn kept(&self) -> Vec<PathBuf> {
         let Ok(root) = Root::open(&self.common) else { return Vec::new() };
         let folder = Path::new(ALTERNATES_FOLDER);

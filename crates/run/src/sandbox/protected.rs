@@ -42,7 +42,7 @@ fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the path of a file without links, even if the file does not exist. Returns none if its folder does not
+/// Returns the path of a file without links, even if the file does not exist. Returns `None` if its folder does not
 /// exist.
 pub(super) fn real(file: &Path) -> Option<PathBuf> {
     let by_folder = || Some(file.parent()?.canonicalize().ok()?.join(file.file_name()?));

@@ -22,7 +22,7 @@ pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, Backe
     let mut rules = Vec::new();
     let netlink = libc::AF_NETLINK;
     let known = match network {
-        // Landlock cannot restrict hosts, so its plans contain none.
+        // Landlock cannot restrict hosts, so its plans contain no hosts.
         NetworkAccess::None | NetworkAccess::Hosts(_) => vec![netlink],
         NetworkAccess::Ports(_) | NetworkAccess::All => vec![netlink, libc::AF_INET, libc::AF_INET6],
     };

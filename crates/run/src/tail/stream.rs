@@ -18,7 +18,7 @@ const MAX_SHORT_GAP_BYTES: u64 = 4 << 10;
 #[derive(Debug)]
 pub(super) struct Stream {
     path: PathBuf,
-    /// File, or none until it exists.
+    /// File; `None` until it exists.
     file: Option<File>,
     lines: LineBuffer,
     /// Start of the line that is being read.

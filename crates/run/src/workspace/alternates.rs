@@ -14,8 +14,8 @@ use super::git::Git;
 use crate::minder::LockedMinder;
 use cowhand_system::beneath::Root;
 
-/// Describes a change of the list of other repositories after `since`, for a worktree. Returns none if the list did not
-/// change or is empty. A clone is checked when its commits are copied.
+/// Describes a change of the list of other repositories after `since`, for a worktree. Returns `None` if the list did
+/// not change or is empty. A clone is checked when its commits are copied.
 pub(super) fn changed(
     workspace: &Workspace,
     since: SystemTime,

@@ -153,8 +153,8 @@ fn compare_tree(
 }
 
 /// Adds new files to the separate index, so that the diff includes them and the workspace stays unchanged. `names` is a
-/// temporary file. A file that git refuses does not hide others. Only the named files are added, because adding a
-/// submodule would use the config of the submodule.
+/// temporary file. A file that git refuses does not prevent other files from being added. Only the named files are
+/// added, because adding a submodule would use the config of the submodule.
 fn add_to_index(git: &Git, files: &[u8], names: &Path) -> Result<(), WorkspaceError> {
     if files.is_empty() {
         return Ok(());

@@ -44,7 +44,7 @@ pub(super) struct Git {
     repository_and_tree: Option<(PathBuf, PathBuf)>,
     /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
-    /// Minder that ends the commands with this process.
+    /// Minder that ends the commands when this process ends.
     minder: Option<LockedMinder>,
     /// Set to end the commands.
     stop: Arc<AtomicBool>,
@@ -91,7 +91,7 @@ impl Git {
         Self { timeout: LONG_GIT_TIMEOUT, ..self }
     }
 
-    /// Ends the commands with this process, so that none stays, and a new daemon does not meet a git that still writes.
+    /// Ends the commands when this process ends, so that no git of this process still writes when a new daemon starts.
     pub(super) fn with_minder(self, minder: Option<&LockedMinder>) -> Self {
         Self { minder: minder.cloned(), ..self }
     }
@@ -155,7 +155,7 @@ impl Git {
         }
     }
 
-    /// Returns the output of a query, or none if git clearly answers that there is nothing: exit code 1 without a
+    /// Returns the output of a query; `None` if git clearly answers that there is nothing: exit code 1 without a
     /// message. Every other failure is an error.
     pub(super) fn find(&self, arguments: &[&str]) -> Result<Option<String>, WorkspaceError> {
         let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;

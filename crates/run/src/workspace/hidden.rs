@@ -144,7 +144,7 @@ fn at_top(directory: &[u8], line: &[u8]) -> Vec<u8> {
 /// Counts the files below a directory, without its own `.git`, up to `MAX_COUNTED_FILES`. Links are not followed.
 fn files_below(top: &Path) -> usize {
     let mut count = 0;
-    // What cannot be listed is not counted.
+    // Files in a folder that cannot be listed are not counted.
     let _ = tree::walk(top, &mut |step| {
         let is_own_git = |found: &TreeEntry<'_>| found.path.iter().skip(1).eq([".git"]);
         Ok(match step {

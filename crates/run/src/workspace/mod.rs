@@ -109,7 +109,7 @@ pub fn make(
     let git_at = |directory: &Path| Git::at(directory).with_minder(Some(minder)).with_stop(stop);
     match workspace.kind {
         IsolationKind::Worktree => {
-            // Git would give another name to the record if one of an earlier attempt is left.
+            // If the record of an earlier attempt is left, git gives the new record another name.
             record::remove(workspace)?;
             record::restore(workspace)?;
             // The first command reads the records of all worktrees. It is short, so it has the short timeout.

@@ -2,7 +2,8 @@
 //!
 //! The agent of a worktree may write there, because git does. But git also reads the records of all other worktrees,
 //! for example to list branches: a pipe in one record blocks every such command, and a record that names another
-//! repository makes it fail. So records are checked before such a command, without git and without following links.
+//! repository makes every such command fail. So records are checked before such a command, without git and without
+//! following links.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -28,7 +29,7 @@ const COMMON_DIRECTORY: &str = "../..";
 /// Files of a record that git reads for commands in other worktrees, or that it cannot work without.
 const FILES: [&str; 8] =
     ["commondir", "gitdir", "HEAD", "locked", "index", "config.worktree", "BISECT_START", "ORIG_HEAD"];
-/// Files of one line that may be missing. A longer one is removed.
+/// Files of one line that may be missing. A file that is too long is removed.
 const OPTIONAL_LINES: [&str; 4] = ["locked", "BISECT_START", "head-name", "onto"];
 /// Socket of a daemon that git starts in a worktree with `core.fsmonitor`. Git does not open it as a file.
 const MONITOR_SOCKET: &str = "fsmonitor--daemon.ipc";
@@ -78,7 +79,7 @@ pub(super) fn restore(workspace: &Workspace) -> Result<Option<String>, Workspace
                 }
             }
             Err(error) if is_own => return Err(WorkspaceError::File { path: record, error }),
-            // The workspace of another job does not prevent this one. Git ends with an error or after its timeout.
+            // A damaged record of another job does not stop this job. Git ends with an error or after its timeout.
             Err(error) => warn!("cannot restore the record of a worktree: {}: {error}", record.display()),
         }
     }

@@ -162,8 +162,8 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     Ok(None)
 }
 
-/// Checks one file or folder of a clone, and stores in `reference` a path that refers to another place. Only `.git` is
-/// searched, and of its folders only those with objects and refs.
+/// Checks one file or folder of a clone, and stores in `reference` a path that refers to another place. Only `.git` and
+/// its folders with objects and refs are searched.
 fn next_in_clone(found: &TreeEntry<'_>, reference: &mut Option<String>) -> Next {
     let mut parts = found.path.iter().skip(1);
     let (top, name, is_deeper) = (parts.next(), parts.next(), parts.next().is_some());

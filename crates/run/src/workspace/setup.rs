@@ -17,7 +17,7 @@ pub struct Setup<'a> {
     pub directory: &'a Path,
     /// Complete environment.
     pub environment: &'a [(String, String)],
-    /// Timeout, or none for no limit.
+    /// Timeout; `None` for no limit.
     pub timeout: Option<Duration>,
     pub stop: &'a AtomicBool,
 }

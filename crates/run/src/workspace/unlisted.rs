@@ -15,7 +15,7 @@ use super::error::WorkspaceError;
 use super::git::Git;
 use super::hidden::{MAX_BASE_BYTES, MAX_NAMED_FILES};
 
-/// Maximum length of a path in a note. Of a longer path, the first folders are named.
+/// Maximum length of a path in a note. A longer path is shown by its first folders.
 const MAX_PATH_BYTES: usize = 300;
 /// Maximum length of a path in git's lists, including a NUL at its end.
 const MAX_LISTED_BYTES: usize = 4096;
@@ -61,14 +61,14 @@ fn shortened(path: &Path) -> String {
 pub(super) struct UnreadablePaths {
     /// Names of files that git cannot read.
     files: HashSet<Vec<u8>>,
-    /// Those of `files` that would be in the diff and are left out. Git ignores the others anyway.
+    /// The subset of `files` that would be in the diff and is left out. Git ignores the other files.
     left_out: NamedPaths,
     folders: NamedPaths,
 }
 
 impl UnreadablePaths {
-    /// Lets this user read everything of its own in the workspace, and finds what stays unreadable. The agent may have
-    /// changed modes.
+    /// Makes all files of this user in the workspace readable, and finds the files and folders that stay unreadable.
+    /// The agent may have changed modes.
     pub(super) fn find(workspace: &Path) -> Result<Self, WorkspaceError> {
         let mut unreadable = Self::default();
         tree::walk(workspace, &mut |step| unreadable.check(step)).map_err(WorkspaceError::file(workspace))?;
@@ -144,7 +144,7 @@ fn list(git: &Git, options: &[&str]) -> Result<(Vec<u8>, bool), WorkspaceError> 
     git.run_limited(&[["ls-files", "-z"].as_slice(), options].concat(), MAX_BASE_BYTES)
 }
 
-/// Returns the name of a file as git lists it, or none if it is too long for git to list it.
+/// Returns the name of a file as git lists it; `None` if it is too long for git to list it.
 fn listed_name<'a>(found: &TreeEntry<'a>) -> Option<&'a [u8]> {
     Some(below_top(found).as_os_str().as_bytes()).filter(|name| name.len() < MAX_LISTED_BYTES)
 }

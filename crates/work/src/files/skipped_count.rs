@@ -13,8 +13,8 @@ use super::transitions::ItemError;
 use super::{Inner, NAME};
 use crate::WorkSourceError;
 
-/// A result is remembered only if the last change of the file is older than this. The times of files advance in steps,
-/// so a change soon after another change can have the same time and would not be noticed.
+/// Minimum age of the last change of a file whose result is remembered. The times of files advance in steps, so a
+/// change soon after another change can have the same time and would not be noticed.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
 /// Files by name without `.md`, each with its version and with true if that version is not an item.

@@ -42,7 +42,7 @@ impl PageCache {
         Some(Arc::clone(page))
     }
 
-    /// Stores a page if there is room. To make room, only pages are removed that were not used for
+    /// Stores a page if there is room. To make room, removes only pages that were not used for
     /// [`CACHED_PAGE_LIFETIME`]. If instead the least recently used page were removed, a walk over a list that does not
     /// fit would remove each page just before the page is needed.
     pub(super) fn put(&self, path: &str, page: KeptPage) {

@@ -44,7 +44,7 @@ impl GitHubWorkSource {
         self.withdraw_all(&marks, by).await
     }
 
-    /// Comments the reason for which a person offers an issue again, if there is one.
+    /// Writes a comment with the reason why a person offers an issue again, if the options ask for a comment.
     pub(super) async fn comment_on_offer(
         &self,
         number: u64,
@@ -83,7 +83,7 @@ impl GitHubWorkSource {
         if self.is_finished(&issue, ours) || (options.undoes_claim && ours.is_none()) {
             return Ok(answer(true, Some("the issue was not claimed")));
         }
-        // Of an issue that a person has closed, only the claim is removed.
+        // If a person has closed the issue, only the claim is removed.
         let is_open = issue.state == IssueState::Open;
         let marker = Marker::Release(ResultMarker::of(by, ours));
         if is_open && options.add_comment && !marks.has_reported(&marker) {

@@ -1,7 +1,8 @@
 //! The parts of GitHub's answers that are read.
 //!
 //! Every field that may be missing is optional. A field is missing, for example, if an account was deleted, or if an
-//! older Enterprise server does not have the field. An entry of a list that still cannot be read is left out and logged.
+//! older Enterprise server does not have the field. An entry of a list that still cannot be read is left out and
+//! logged.
 
 use std::fmt;
 

@@ -39,13 +39,13 @@ struct Judged {
 /// The result of a search for work so far.
 #[derive(Default)]
 struct Found {
-    /// Number of jobs.
+    /// Number of jobs that were made.
     made: usize,
     /// True if there was no place for a further item.
     full: bool,
     /// Items that the trust rules refuse, each with the reason.
     refused: Vec<String>,
-    /// Error because of which the trust in an item's author could not be determined.
+    /// Error that prevented the decision whether an item's author is trusted.
     trust_error: Option<anyhow::Error>,
 }
 
@@ -105,7 +105,7 @@ impl Preparer<'_> {
     }
 
     /// Returns how many items may be taken now, by the same rule as the planner. A firing from outside, or by a person,
-    /// always gets one item, whose job may have to wait for a place.
+    /// always gets at least one item, whose job may have to wait for a place.
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let free = free_places(self.now(), firing.agent, firing.schedule, &snapshot);

@@ -132,8 +132,9 @@ impl Preparer<'_> {
     }
 
     /// Returns the reason to skip a firing whose schedule was turned off or paused meanwhile. Only firings by the clock
-    /// are skipped, and not that of a `delay`, whose schedule is disabled as soon as it has fired. A firing by hand or
-    /// from outside is already accepted, so it is not skipped; its job waits for the end of a pause.
+    /// are skipped, except the firing of a `delay`, because the schedule of a `delay` is disabled as soon as it has
+    /// fired. A firing by hand or from outside is already accepted, so it is not skipped; its job waits for the end of
+    /// a pause.
     async fn off_reason(&self, schedule: &Schedule) -> anyhow::Result<Option<SkipReason>> {
         if !self.key.is_dropped_when_disabled() {
             return Ok(None);

@@ -91,7 +91,7 @@ impl Preparer<'_> {
                     origin.head =
                         head.with_context(|| format!("where pull request {pull} comes from, for `trust`"))?;
                 }
-                // Only a webhook leaves the origin of a pull request open, and webhooks do not use `gh`.
+                // Only a webhook does not state the origin of a pull request, and webhooks do not use `gh`.
                 (Question::Head(_), PermissionApi::Gh(_)) => origin.head = Head::Unknown,
             }
         }
@@ -99,8 +99,8 @@ impl Preparer<'_> {
     }
 }
 
-/// Returns the access to a webhook's repository. The webhook names the repository; `trust` has the API and the
-/// credentials.
+/// Returns the access to a webhook's repository. The webhook names the repository; the `trust` rules name the API and
+/// the credentials.
 fn webhook_access(repo: String, trusts: &[&Trust]) -> RepositoryAccess {
     let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
     let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();

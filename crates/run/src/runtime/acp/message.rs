@@ -52,7 +52,7 @@ impl MessageChunks {
         None
     }
 
-    /// Returns the joined message, or none if it is empty.
+    /// Returns the joined message; `None` if it is empty.
     pub(super) fn message(mut self, redactor: &TextRedactor) -> Option<OutputMessage> {
         self.text += &self.pieces.rest(redactor);
         if self.text.is_empty() && self.extra.is_empty() {

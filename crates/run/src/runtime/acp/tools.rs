@@ -159,7 +159,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
 
 const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
-/// Returns the text in the content, or none. For a terminal of the agent, the text is under `_meta`.
+/// Returns the text in the content; `None` if there is no text. For a terminal of the agent, the text is under `_meta`.
 fn content_text(update: &Fields) -> Option<String> {
     let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();

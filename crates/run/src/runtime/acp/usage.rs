@@ -133,7 +133,7 @@ impl AcpUsage {
         }
     }
 
-    /// Returns the cost since the prompt, or none if it is unknown. If the cost is less than before, the agent counts
+    /// Returns the cost since the prompt; `None` if it is unknown. If the cost is less than before, the agent counts
     /// from zero again.
     fn cost_since(&self) -> Option<f64> {
         let cost_before = self.cost_before?;

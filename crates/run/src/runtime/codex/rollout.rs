@@ -9,7 +9,7 @@ use super::super::session_file;
 use super::Tokens;
 
 /// Returns when all reached usage limits have ended, by the last line of the record in which a limit is reached.
-/// Returns none if there is no such line.
+/// Returns `None` if there is no such line.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = session_file::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
     session_file::last_value(record, "\"rate_limits\"", |line| {

@@ -27,7 +27,7 @@ const MAX_RECORD_FILES: usize = 10;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(in super::super) struct ChatRecord {
-    /// Folder of the records, with a folder for each project; none if unknown.
+    /// Folder of the records, with a folder for each project; `None` if unknown.
     folder: Option<PathBuf>,
     /// Start of this attempt. Older messages of a resumed session belong to earlier attempts.
     since: Option<Timestamp>,

@@ -135,12 +135,12 @@ type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
 struct Streams {
     /// Connection to the container's output.
     output: Stream,
-    /// Connection to the container's input, and the prompt that is sent on it; none without a prompt.
+    /// Connection to the container's input, and the prompt that is sent on it; `None` without a prompt.
     input: Option<(Stream, Vec<u8>)>,
 }
 
-/// Creates the container, attaches to it and starts it. Returns none if a stop was requested before the start; then the
-/// container is not started.
+/// Creates the container, attaches to it and starts it. Returns `None` if a stop was requested before the start; then
+/// the container is not started.
 async fn begin(
     engine: &ContainerEngine,
     name: &str,

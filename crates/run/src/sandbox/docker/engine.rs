@@ -164,8 +164,8 @@ impl ContainerEngine {
         Ok(found.iter().filter_map(id_and_value).collect())
     }
 
-    /// Attaches to the output or the input of a container. Each has its own connection, because with a shared one
-    /// Podman loses output if the container does not read its input. Podman sends the output to both connections and
+    /// Attaches to the output or the input of a container. Each has its own connection, because Podman loses output on
+    /// a shared connection if the container does not read its input. Podman sends the output to both connections and
     /// waits until it is read, so the caller has to read both.
     pub(super) async fn attach(
         &self,

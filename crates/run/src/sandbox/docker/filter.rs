@@ -50,7 +50,7 @@ pub(super) fn write(folder: &Path) -> Result<PathBuf, DockerError> {
 fn narrowed(filter: &[u8]) -> Result<Value, DockerError> {
     let strange = || DockerError::UnknownFilter;
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
-    // If a filter allows unnamed calls, removing names does not make it stricter.
+    // If a filter allows all calls that it does not name, removing names does not make it stricter.
     if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {
         return Err(strange());
     }

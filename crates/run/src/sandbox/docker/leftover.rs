@@ -45,7 +45,7 @@ impl Record {
         }
     }
 
-    /// Reads the record, or none if there is no container. Returns an error if the record cannot be read, because there
+    /// Reads the record; `None` if there is no container. Returns an error if the record cannot be read, because there
     /// may be a container.
     fn of(attempt: &Attempt) -> Result<Option<Self>, DockerError> {
         let read = match attempt.open(CONTAINER_FILE) {
@@ -118,7 +118,7 @@ impl Attempt {
         self.write(LOSS_FILE, &why)
     }
 
-    /// Returns why the exit code of the container is unknown; none if it is known or there was no container.
+    /// Returns why the exit code of the container is unknown; `None` if it is known or there was no container.
     pub(crate) fn container_loss(&self) -> Option<String> {
         serde_json::from_reader(self.open(LOSS_FILE).ok()?).ok()
     }

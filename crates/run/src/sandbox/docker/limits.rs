@@ -47,7 +47,7 @@ impl<'a> LimitWatch<'a> {
     }
 
     /// Reads the counters and reports each cap that was reached, once. Returns the number of processes that the kernel
-    /// ended because of memory; none if it cannot be read.
+    /// ended because of memory; `None` if it cannot be read.
     pub(super) fn check(&mut self) -> Option<u64> {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
@@ -80,7 +80,7 @@ pub(super) struct ContainerEnd {
     pub(super) code: i64,
     /// True if cowhand sent a signal to the container.
     pub(super) is_stopped: bool,
-    /// Number of processes that the kernel ended because of memory, read after the output had ended; none if the
+    /// Number of processes that the kernel ended because of memory, read after the output had ended; `None` if the
     /// counters could not be read.
     pub(super) killed: Option<u64>,
 }

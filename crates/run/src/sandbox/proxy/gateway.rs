@@ -85,8 +85,7 @@ impl Gateway {
         Ok(Self { provider_address, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
-    /// Forwards a request to the provider. Of the URL, only the path and the query below the provider's address come
-    /// from the agent.
+    /// Forwards a request to the provider. The agent chooses only the path and the query below the provider's address.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         // A path without a slash would become part of the host name.
