@@ -180,7 +180,7 @@ fn asks_are_shown_and_answered_by_verbs() {
     }
 }
 
-/// The events and `job` show asks, reports and follow-ups as those of the agent, so nobody else may make them.
+/// The events and `job` attribute asks, reports and follow-ups to the agent, so no other caller may make them.
 #[test]
 fn nobody_speaks_for_an_agent() {
     let scene = Scene::with(FLEET);

@@ -149,7 +149,7 @@ async fn large_bodies_and_many_wrong_secrets_are_refused() {
         last = Some((wrong.status().as_u16(), wrong.headers().contains_key("retry-after")));
     }
     assert_eq!(last, Some((429, true)));
-    // A sender that knows the secret is not limited by those that do not.
+    // A sender that knows the secret is not limited by senders that do not know it.
     assert_eq!(answer(scene.github("hook", "1", "push", BODY)).await.0, 202);
 }
 
