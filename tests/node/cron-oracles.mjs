@@ -1,4 +1,4 @@
-// Asks two cron libraries when expressions fire next.
+// Computes the next times of cron expressions with two cron libraries.
 //
 // stdin:  [{"cron": "0 9 * * *", "zone": "Europe/Berlin", "from": "2026-01-01T00:00:00Z", "count": 5}, …]
 // stdout: [{"cron_parser": ["2026-01-01T08:00:00Z", …], "croner": "an error message"}, …], in the same order

@@ -1,5 +1,6 @@
-// Cuts GitHub's description of its API down to the part that cowhand uses, and writes it to the file that is named.
-// The whole takes prism half a minute to read; and with the part, a request to anything else is refused as well.
+// Extracts the part of GitHub's OpenAPI description that cowhand uses, and writes it to the file that the argument
+// names. Prism takes half a minute to read the whole description. With the part, it also refuses requests to all other
+// endpoints.
 import { readFileSync, writeFileSync } from "node:fs";
 
 const USED = {
@@ -19,12 +20,12 @@ const whole = JSON.parse(readFileSync(file, "utf8"));
 const part = { openapi: whole.openapi, info: whole.info, paths: {}, components: {} };
 for (const [path, methods] of Object.entries(USED)) {
   if (!whole.paths[path]) throw new Error(`GitHub's description has no ${path}`);
-  // Only requests are held against it: the answers are the emulator's, not ours.
+  // Only requests are checked, because the answers come from the emulator.
   const described = (method) => ({ ...whole.paths[path][method], responses: { default: { description: "any" } } });
   part.paths[path] = Object.fromEntries(methods.map((method) => [method, described(method)]));
 }
 
-// What is referred to comes along, and what that refers to.
+// Copy all components that the part refers to, directly or through other components.
 const open = [part.paths];
 while (open.length > 0) {
   for (const [key, value] of Object.entries(open.pop())) {

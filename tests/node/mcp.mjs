@@ -1,6 +1,6 @@
-// The official MCP client: lists the tools of a server on standard input and output and calls what it is told.
+// Runs the official MCP client: lists the tools of a server on standard input and output, and calls the given tools.
 // Arguments: a JSON list of calls [[tool, arguments], …], then the server's program and its arguments. Prints the tools
-// and what each call came to.
+// and the result of each call.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 

@@ -194,7 +194,7 @@ fn firings() -> Late {
     let read =
         |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("stdout")).unwrap_or_default();
     let all: String = std::fs::read_dir(attempts).unwrap().flatten().map(read).collect();
-    // The slow first firing counts here, as the first spawn counts in the baseline.
+    // The slow first firing counts, because the slow first spawn counts in the baseline too.
     assert!(all.lines().count() >= FIRINGS - 2, "{} of {FIRINGS} fired", all.lines().count());
     Late::of(lateness(&all))
 }

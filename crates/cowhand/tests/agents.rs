@@ -172,8 +172,8 @@ async fn each_job_end_has_its_status_and_message() {
     fleet.wait_for("nothing to be left behind", gone).await;
 }
 
-/// One agent writes 48 MB, another one line of 48 MB. With `scripts/test --long` it is 500 MB and a line of 100 MB. The
-/// daemon's memory grows by less than either.
+/// One agent writes 48 MB, another agent writes one line of 48 MB. With `scripts/test --long`, the sizes are 500 MB and
+/// 100 MB. The memory of the daemon grows by less than either size.
 #[tokio::test]
 async fn large_output_needs_little_daemon_memory() {
     let long = std::env::var_os("COWHAND_LONG").is_some();

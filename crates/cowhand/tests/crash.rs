@@ -259,7 +259,7 @@ macro_rules! dies_at {
     };
 }
 
-/// The daemon dies at each of its durable transitions, when it reaches it for the first or the fourth time.
+/// The daemon dies at each of its durable transitions, the first or the fourth time that it reaches the transition.
 mod the_daemon_dies_at {
     mod sqlite {
         dies_at! { the_daemon_dies("sqlite"): fired claimed launched ended read settled viewed }

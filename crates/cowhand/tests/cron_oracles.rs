@@ -6,7 +6,7 @@
 //!
 //! There is one exception, which the test checks exactly: both oracles drop a *list* of fixed times that falls into a
 //! gap (`5 2,16 * * *`). cowhand treats a list of fixed times like a fixed time (docs/decisions/0001), so its answer is
-//! that of the oracles plus one firing right after the gap.
+//! the answer of the oracles plus one firing right after the gap.
 //!
 //! `COWHAND_SEED=7` draws other cases, `COWHAND_LONG=1` draws 5,000.
 
@@ -26,8 +26,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
 
-/// Zones in the north and south, with whole and half hours, a change at midnight, one of half an hour, and
-/// none at all.
+/// Zones of both hemispheres, with offsets of whole and half hours. Some change the clock at midnight or by half an
+/// hour, and some never change it.
 const ZONES: [&str; 10] = [
     "UTC",
     "Asia/Kolkata",

@@ -269,7 +269,7 @@ fn process_without_mark_is_found_by_its_cgroup() {
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     scene.attempt.stop().unwrap();
     scene.wait_for("its end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
-    // If no control group can be created, a process without its mark cannot be found without its keeper.
+    // Where no control group can be created, a process without the mark cannot be found after its keeper has ended.
     if let Ok(cgroup) = cgroup {
         assert!(!Path::new(&cgroup).exists(), "its group is removed");
     }

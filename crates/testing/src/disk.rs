@@ -16,7 +16,7 @@ impl Namespace {
         command.args(["--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private"]);
         command.args(["sh", "-c", "echo; exec sleep infinity"]).stdout(Stdio::piped());
         let mut holder = command.spawn().unwrap();
-        // The line is printed inside the namespace.
+        // The holder prints a line as soon as it runs inside the namespace.
         let mut line = [0];
         std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).expect("mounting needs root");
         Self { holder }

@@ -21,7 +21,7 @@ mod routes;
 pub const REPO: &str = "my-org/my-repo";
 pub const LOGIN: &str = "cowhand-bot";
 
-/// What goes wrong with the next request that matches.
+/// Fault in the handling of the next request that matches.
 #[derive(Debug, Clone)]
 pub enum FakeFault {
     /// Returns this answer, and does not execute the request.

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 pub struct FakeListsState {
     pub issues: Vec<Value>,
     pub pulls: Vec<Value>,
-    /// Number of lists that were returned without 304, and of refused requests.
+    /// Number of lists that were returned with another status than 304, plus the number of refused requests.
     pub counted_requests: usize,
     /// Number of all requests.
     pub requests: usize,

@@ -29,7 +29,7 @@ pub fn processes(matches: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     found
 }
 
-/// Returns true if the process exists. It may have ended and wait to be reaped.
+/// Returns true if the process exists, even if it has ended and waits to be reaped.
 pub fn lives(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
@@ -38,7 +38,7 @@ pub fn lives(pid: Pid) -> bool {
 pub fn has_ended(pid: Pid) -> bool {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let is_zombie = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default().contains(") Z");
-    // The first thread is a zombie while others still run, and their descriptors are still open.
+    // The process is a zombie if its first thread has ended, even while other threads run and hold descriptors.
     let threads = || fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count);
     !lives(pid) || (is_zombie && threads() <= 1)
 }

@@ -11,7 +11,7 @@ pub fn mount(namespace: &Namespace, mount_point: &Path, megabytes: u32) {
     namespace.run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", mount_point]);
 }
 
-/// Fills all free space of a disk with less than 64 MiB.
+/// Fills all free space of a disk that has less than 64 MiB.
 pub fn fill(namespace: &Namespace, mount_point: &Path) {
     let filler = namespace.outside_path(mount_point).join("filler");
     let full = fs::write(&filler, vec![0_u8; 64 << 20]);

@@ -1,4 +1,4 @@
-// An agent waits for a person: what it wants is seen where people look, and answered with mouse and keyboard.
+// Asks of an agent: the pages of the fleet and of the job show them, and a person answers with mouse or keyboard.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -13,7 +13,7 @@ for (const end = Date.now() + 60_000; !existsSync(join(FLEET, 'asker.token'));) 
 }
 const [socketPath, token] = readFileSync(join(FLEET, 'asker.token'), 'utf8').trim().split('\n');
 
-// As the agent itself says it.
+// Sends a request with the token of the job, as the agent does.
 function say(method, path, given) {
   const options = { socketPath, method, path: `/api/v1/jobs/${job}${path}`, headers: { host: 'x', authorization: `Bearer ${token}`, 'content-type': 'application/json' } };
   return new Promise((resolve, reject) => {
@@ -36,7 +36,7 @@ await story(async ({ browser, page }) => {
   await page.locator('#running li').first().waitFor();
   assert.equal(await part.count(), 0, 'nobody waits yet');
 
-  // They appear while the page is open.
+  // New asks appear on the open page.
   const made = await say('POST', '/asks', { key: '1', tool: 'Bash', input: { command: 'git push origin main' } });
   assert.equal(made.body.verdict, 'asked', JSON.stringify(made));
   await part.getByText('git push origin main').waitFor();
@@ -69,7 +69,7 @@ await story(async ({ browser, page }) => {
   await look('/', 'fleet');
   await look(`/jobs/${job}`, 'job');
 
-  // With the mouse, on the page of the fleet.
+  // Answer with the mouse, on the page of the fleet.
   await part.locator('li').filter({ hasText: 'git push origin main' }).getByRole('button', { name: 'Allow' }).click();
   assert.deepEqual([(await heard(1)).status, (await heard(1)).by.who], ['allowed', 'token']);
   await part.getByText('git push origin main').waitFor({ state: 'detached' });
@@ -78,7 +78,7 @@ await story(async ({ browser, page }) => {
   assert.equal((await heard(2)).status, 'denied');
   await part.locator('li').nth(2).waitFor({ state: 'detached' });
 
-  // With the keyboard alone, on the page of the job.
+  // Answer with the keyboard alone, on the page of the job.
   await page.goto(`${base}/jobs/${job}`);
   await part.locator('li').nth(3).waitFor();
   const reach = async (name, within) => {
@@ -97,7 +97,7 @@ await story(async ({ browser, page }) => {
   assert.equal((await heard(3)).status, 'denied');
   await part.locator('li').filter({ hasText: 'config.yaml' }).locator('.status').getByText('denied').waitFor();
   await reach('Your answer', 'Which of the two?');
-  // What happens meanwhile takes nothing away from whoever writes or reads.
+  // An update of the page keeps the typed text and the open details.
   const details = part.locator('li').filter({ hasText: 'config.yaml' }).locator('details');
   await details.evaluate((element) => { element.open = true; });
   await page.keyboard.type('The brindled ');
@@ -115,7 +115,7 @@ await story(async ({ browser, page }) => {
   await part.getByRole('button').first().waitFor({ state: 'detached' });
   assert.equal(await part.getByRole('button').count(), 0, 'all is said');
 
-  // What the agent says of its work, and what it did not get.
+  // The page shows the report of the agent and the refused follow-up.
   const refused = await say('POST', '/followups', { key: 'f', prompt: 'Again.' });
   assert.equal(refused.status, 409);
   await say('POST', '/report', { outcome: 'needs_person', summary: `Somebody has to look. ${script}`, artifacts: ['https://example.com/pull/7', 'asker.token'] });

@@ -1,4 +1,4 @@
-// The daemon is gone: the page is dimmed, says since when, its clocks stand still, and a click says what is wrong.
+// While the daemon does not run, the page is dimmed, shows since when, and stops its clocks. A click shows the reason.
 import assert from 'node:assert/strict';
 import { base, cowhand, story, trigger } from './story.mjs';
 

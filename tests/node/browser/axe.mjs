@@ -7,16 +7,17 @@ const SOURCE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe
 // The rules whose result depends on the colour scheme.
 const COLOUR_RULES = ['color-contrast', 'link-in-text-block'];
 
-// Each appearance of a page. All rules are checked at each width; in dark, those that depend on colours.
+// Widths and colour schemes in which pages are checked: in light with all rules, in dark with `COLOUR_RULES`.
 export const APPEARANCES = [[1280, 'light'], [1280, 'dark'], [390, 'light'], [390, 'dark']];
 
-// Shows the loaded page in an appearance.
+// Shows the loaded page in this width and colour scheme.
 export async function show(tab, [width, colorScheme]) {
   await tab.setViewportSize({ width, height: 844 });
   await tab.emulateMedia({ colorScheme });
 }
 
-// Returns what is serious or critical on the page as it is shown. The tab has to bypass our content security policy.
+// Returns the serious and critical violations on the page as it is shown. The tab has to bypass the content security
+// policy of the dashboard.
 export async function violations(tab, name, [width, colorScheme]) {
   if (!await tab.evaluate(() => 'axe' in window)) await tab.evaluate(SOURCE);
   const rules = colorScheme === 'dark' ? { runOnly: { type: 'rule', values: COLOUR_RULES } } : {};

@@ -8,7 +8,7 @@ export async function open() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: FLAGS });
 }
 
-// A page that is signed in by a one-time link. What the page itself reports as wrong is kept in `page.wrong`.
+// Opens a page that is logged in with a login link. `page.wrong` collects the errors of the page and of its console.
 export async function enter(browser, link, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...options });
   const page = await context.newPage();

@@ -1,4 +1,4 @@
-// Text that would like to be more than text.
+// Text with markup and control characters is shown as plain text on every page.
 import assert from 'node:assert/strict';
 import { base, ended, put, story, trigger } from './story.mjs';
 

@@ -1,4 +1,4 @@
-// The list of jobs: filters live in the address, and the list is read in parts.
+// The list of jobs: the address contains the filters, and the list has pages.
 import assert from 'node:assert/strict';
 import { base, cowhand, ended, story } from './story.mjs';
 
@@ -18,7 +18,7 @@ await story(async ({ page }) => {
   await page.waitForURL(/status=failed/);
   assert.equal(await rows.count(), 1);
   assert.match(await rows.textContent(), /breaks.*the network is down/);
-  // The same address is the same list, also for somebody else.
+  // The same address shows the same list again.
   await page.reload();
   assert.equal(await page.getByLabel('Status').inputValue(), 'failed');
   assert.equal(await rows.count(), 1);
@@ -29,7 +29,7 @@ await story(async ({ page }) => {
   assert.equal(await rows.count(), 1);
   await page.getByLabel('Agent').selectOption('breaks');
   await page.getByText('No job matches the filter.').waitFor();
-  // Nonsense in the address is refused in words.
+  // A wrong address is refused with a page.
   const answer = await page.goto(`${base}/jobs?status=nonsense`);
   assert.equal(answer.status(), 400);
   await page.getByText('Back to the fleet').waitFor();

@@ -1,4 +1,4 @@
-// Everything with the keyboard alone.
+// The dashboard can be used with the keyboard alone.
 import assert from 'node:assert/strict';
 import { base, cowhand, ended, put, story, trigger } from './story.mjs';
 
@@ -33,7 +33,7 @@ await story(async ({ page }) => {
   await press('End');
   await page.keyboard.type('gj?');
   assert.equal(await page.locator('#search').inputValue(), 'onegj?');
-  // A job is cancelled, retried and forked.
+  // Keys cancel and retry a job, and open the dialog that forks it.
   const job = trigger('anna', '--prompt', 'x');
   await page.goto(`${base}/jobs/${job}`);
   await page.locator('#lines').getByText('anna was told').waitFor();
@@ -48,7 +48,7 @@ await story(async ({ page }) => {
   await press('f');
   await page.locator('#fork[open]').waitFor();
   await press('Escape');
-  // With Tab alone: the first stop leads past the navigation, and what has the focus shows it.
+  // The first Tab reaches the link that skips the navigation, and the focused element has an outline.
   await page.goto(`${base}/jobs`);
   await press('Tab');
   assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');

@@ -1,4 +1,4 @@
-// The daemon goes away and comes back: the page says so, and goes on with what it missed.
+// The daemon stops and starts again: the page shows that it is not connected, and then adds the missed lines.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { base, COWHAND, cowhand, FLEET, put, story, trigger } from './story.mjs';

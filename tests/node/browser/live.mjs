@@ -1,4 +1,4 @@
-// The page of a job while its agent works: lines appear, the status changes, nothing is lost while nobody looks.
+// The page of a running job: lines appear in order, and the status changes.
 import assert from 'node:assert/strict';
 import { base, ended, put, story, trigger } from './story.mjs';
 
@@ -11,7 +11,7 @@ await story(async ({ page }) => {
   put('anna.1', 'the first word\n');
   await lines.getByText('the first word').waitFor();
   const first = Date.now() - begin;
-  // Messages of our own have their forms.
+  // Each type of message has its own form.
   put('anna.2', [
     { type: 'assistant', content: 'I shall **look** at it.' },
     { type: 'tool_use', tool_name: 'Bash', tool_use_id: 't', input: { command: 'ls -l', description: 'list' } },
@@ -27,7 +27,7 @@ await story(async ({ page }) => {
   assert.match(await call.locator('pre').textContent(), /"command": "ls -l"/);
   assert.match(await lines.locator('.l-result-bad').textContent(), /✗ failed denied/);
   assert.match(await page.textContent('#output-where'), /^7 lines$/);
-  // Many at once come in order and each once.
+  // Many lines at a time appear in order, each once.
   put('anna.3', Array.from({ length: 2000 }, (_, i) => `number ${i}\n`).join(''));
   await lines.getByText('number 1999', { exact: true }).waitFor();
   const ids = await lines.locator('.l').evaluateAll((all) => all.map((line) => Number(line.id.slice(1))));
@@ -38,11 +38,11 @@ await story(async ({ page }) => {
   await page.locator('#following').waitFor({ state: 'detached' });
   await page.locator('#head').getByRole('button', { name: 'Retry' }).waitFor();
   console.log(`a line was on the page ${first} ms after it was written`);
-  // The raw view has the same lines as they are.
+  // The raw view shows the same lines unchanged.
   await page.getByRole('link', { name: 'Raw' }).click();
   await page.locator('#lines .l-raw').first().waitFor();
   assert.match(await page.locator('#lines').textContent(), /"type":"system".*anna is done/s);
-  // What a job cost stands on its page.
+  // The page of a job shows its cost.
   await page.goto(`${base}/jobs/${ended('paid')}`);
   assert.match(await page.textContent('#head'), /\$0\.42.*Turns3.*All is well\./s);
 });

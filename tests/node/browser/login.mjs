@@ -1,4 +1,4 @@
-// The first visit: without a cookie there is nothing to see; the link works once; the cookie is a token that can be ended.
+// Login: without a cookie, pages show nothing of the fleet. A link works once. The token in the cookie can be revoked.
 import assert from 'node:assert/strict';
 import { enter, open } from './browser.mjs';
 import { base, cowhand, link } from './story.mjs';
@@ -30,30 +30,30 @@ assert.equal(headers['x-content-type-options'], 'nosniff');
 assert.equal(headers['referrer-policy'], 'no-referrer');
 assert.equal(headers['cache-control'], 'no-store');
 
-// A second time the same link is nothing.
+// The same link does not work again.
 const late = await (await browser.newContext()).newPage();
 assert.equal((await late.goto(once)).status(), 401);
 assert.match(await late.textContent('body'), /no longer valid/);
 
-// A write with the cookie needs the header, from wherever it comes.
+// A request that changes something needs the header besides the cookie, and is refused from another origin.
 const write = (more) => page.request.post(`${base}/api/v1/schedules/quick/nightly/disable`, { headers: more });
 assert.equal((await write({})).status(), 403);
 assert.equal((await write({ 'x-cowhand': '1', origin: 'http://evil.example.org' })).status(), 403);
 assert.equal((await write({ 'x-cowhand': '1' })).status(), 200);
 assert.equal((await write({ 'x-cowhand': '1', cookie: '' })).status(), 401);
 
-// The browser is in the list of tokens, and out as soon as somebody says so.
+// The browser is in the list of tokens, and is logged out when its token is revoked.
 const tokens = JSON.parse(cowhand('token', 'list', '--json'));
 assert.equal(tokens.length, 1);
 assert.match(tokens[0].name, /^browser-[0-9a-f]{4}$/);
 assert.equal(tokens[0].scope, 'admin');
 cowhand('token', 'revoke', tokens[0].name);
-// In a tab of its own: the open page may notice by itself in this very moment, and then it loads itself again.
+// Use a new tab, because the open page may load itself again at the same time.
 const next = await page.context().newPage();
 assert.equal((await next.goto(`${base}/jobs`)).status(), 401);
 assert.match(await next.textContent('body'), /no longer logged in/);
 
-// Guessing is limited.
+// The number of wrong login links is limited.
 const answers = [];
 for (let i = 0; i < 15; i += 1) answers.push((await fetch(`${base}/login/guess-${i}`)).status);
 assert.ok(answers.includes(429), answers.join());

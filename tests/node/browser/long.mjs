@@ -1,4 +1,4 @@
-// A hundred thousand lines of output: each page has a thousand of them, whoever follows keeps a bounded window.
+// A hundred thousand lines of output: each page has a thousand lines, and live output keeps a limited number of lines.
 import assert from 'node:assert/strict';
 import { base, put, story, trigger } from './story.mjs';
 
@@ -17,12 +17,12 @@ await story(async ({ page }) => {
       for (const entry of list.getEntries()) { window.longest = Math.max(window.longest, entry.duration); window.blocked += entry.duration - 50; }
     }).observe({ type: 'longtask' });
   });
-  // Live: all of it flows through the page, which stays answerable.
+  // All lines pass through the page while the job runs.
   const begin = Date.now();
   put('anna.1', Array.from({ length: LINES }, (_, i) => `line ${i} of a long story that an agent tells about its work\n`).join(''));
   await page.locator('#lines').getByText(`line ${LINES - 1} of`).waitFor({ timeout: 100_000 });
   const streamed = Date.now() - begin;
-  // Whoever is at the end stays at the end; whoever goes up is left there.
+  // A page that is scrolled to its end stays at the end. A page that is scrolled up stays where it is.
   await page.waitForFunction(() => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 100);
   await page.mouse.wheel(0, -5000);
   await page.waitForFunction(() => window.innerHeight + window.scrollY < document.documentElement.scrollHeight - 2000);
@@ -35,7 +35,7 @@ await story(async ({ page }) => {
   put('anna.end');
   await page.locator('#head').getByText('completed').waitFor();
 
-  // Afterwards: the last page, and any other.
+  // After the end of the job, the last page and the other pages can be opened.
   const opened = Date.now();
   await page.goto(`${base}/jobs/${job}`);
   const load = Date.now() - opened;
@@ -48,7 +48,7 @@ await story(async ({ page }) => {
   await page.waitForURL(/after=0/);
   await page.getByText('line 0 of').waitFor();
   assert.equal(await page.locator('#lines .l').count(), 1000);
-  // Scrolling through a thousand lines: how long the slowest frame took.
+  // Measure the slowest frame while scrolling through a thousand lines.
   const frame = await page.evaluate(async () => {
     let slowest = 0;
     let before = performance.now();
@@ -61,6 +61,6 @@ await story(async ({ page }) => {
     }
     return Math.round(slowest);
   });
-  // How long it took is told (see docs/dashboard.md); what it has to bear is counted above.
+  // The measured times are only printed (see docs/dashboard.md). The assertions above check numbers of lines.
   console.log(JSON.stringify({ streamed, ...live, load, frame }));
 });

@@ -1,4 +1,4 @@
-// Every page, in light and in dark, wide and narrow: nothing overflows, and axe-core finds nothing serious or critical.
+// Every page in both colour schemes and widths: nothing overflows, and axe-core finds nothing serious or critical.
 import assert from 'node:assert/strict';
 import { APPEARANCES, show, violations } from './axe.mjs';
 import { fill } from './places.mjs';
@@ -9,7 +9,7 @@ const brightness = (colour) => colour.match(/\d+/g).slice(0, 3).reduce((sum, par
 await story(async ({ browser, page }) => {
   const places = fill();
   const storageState = await page.context().storageState();
-  // The content security policy would not let the checker run.
+  // The content security policy would block axe-core.
   const context = await browser.newContext({ storageState, bypassCSP: true });
   const tab = await context.newPage();
   const found = [];

@@ -1,4 +1,4 @@
-// A message that is told piece by piece: it grows, and stands there once when it is whole.
+// A message that arrives in pieces: its line grows, and the complete message is shown once.
 import assert from 'node:assert/strict';
 import { base, put, story, trigger } from './story.mjs';
 
@@ -12,7 +12,7 @@ await story(async ({ page }) => {
   await page.waitForFunction(() => document.querySelector('.l-partial .c')?.textContent === 'One <b>word');
   put('anna.2', said(' after', true));
   await page.waitForFunction(() => document.querySelector('.l-partial .c')?.textContent === 'One <b>word after');
-  // Whoever comes late sees all of it, too.
+  // A page that is loaded later shows all pieces.
   await page.reload();
   await page.waitForFunction(() => document.querySelector('.l-partial .c')?.textContent === 'One <b>word after');
   put('anna.3', said(' the other', true));

@@ -1,4 +1,4 @@
-// Pictures of every page, for README and docs. Run by scripts/pictures.
+// Takes the screenshots for README and docs. `scripts/pictures` runs this file.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -46,7 +46,7 @@ try {
     const tab = await context.newPage();
     await tab.goto(base + path);
     await tab.locator('h1').waitFor();
-    // Where the fleet of the pictures happens to be is nobody's business.
+    // The screenshots do not show the temporary folder of the fleet.
     await tab.evaluate((from) => {
       const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
       while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(from, '/home/you/fleet');

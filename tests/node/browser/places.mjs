@@ -1,4 +1,4 @@
-// Every page of a fleet that has something to show on each.
+// Fills a fleet with jobs, and returns the addresses of all kinds of pages.
 import { ended, put, trigger } from './story.mjs';
 
 export function fill() {

@@ -1,11 +1,11 @@
-// One schedule: its next firings, off and on, fired by hand, and its ledger.
+// The page of a schedule: its next firings, disabling and enabling, firing by hand, and its ledger.
 import assert from 'node:assert/strict';
 import { base, cowhand, story } from './story.mjs';
 
 await story(async ({ page }) => {
   await page.goto(`${base}/schedules/quick/nightly`);
   assert.equal(await page.locator('#next li').count(), 10);
-  // Local time: 02:30 in the fleet's zone is what the server planned, shown in the browser's zone.
+  // The time of the next firing is shown in the time zone of the browser.
   const first = page.locator('#next li time').first();
   const expected = await first.evaluate((time) => new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false }).format(new Date(time.dateTime)));
   assert.equal(await first.textContent(), expected);
@@ -23,16 +23,16 @@ await story(async ({ page }) => {
   await page.getByRole('button', { name: 'Fire now' }).click();
   await page.waitForURL(/\/jobs\/job-/);
   await page.locator('#head').getByText('completed').waitFor();
-  // The head and the lines come each by itself.
+  // The head and the lines are updated independently.
   await page.locator('#lines').getByText("Look over the day's work.").waitFor();
   const [fired] = JSON.parse(cowhand('jobs', '--limit', '1', '--json'));
   assert.equal(fired.trigger_type, 'web');
   await page.goto(`${base}/schedules/quick/nightly`);
   assert.match(await page.locator('#ledger tbody tr').first().textContent(), /completed/);
-  // Off by somebody else: the page knows without being asked.
+  // The open page shows that the command line disabled the schedule.
   cowhand('schedule', 'disable', 'quick/nightly');
   await page.getByRole('button', { name: 'Enable' }).waitFor();
-  // The timeline has all of it.
+  // The timeline shows the firing.
   await page.goto(`${base}/timeline`);
   const lanes = page.locator('.lane:not(.axis)');
   assert.equal(await lanes.count(), 7);

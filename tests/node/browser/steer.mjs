@@ -1,4 +1,4 @@
-// Cancel, retry and fork by their buttons.
+// The buttons cancel, retry and fork a job.
 import assert from 'node:assert/strict';
 import { base, cowhand, ended, put, story, trigger } from './story.mjs';
 
@@ -9,7 +9,7 @@ await story(async ({ page }) => {
   const head = page.locator('#head');
   const press = (name) => page.locator('#head').getByRole('button', { name }).click();
   const answer = (name) => page.locator('#confirm').getByRole('button', { name }).click();
-  // Whoever says no has changed nothing.
+  // The answer No changes nothing.
   await press('Cancel');
   await answer('No');
   assert.equal(JSON.parse(cowhand('job', job, '--json')).status, 'running');
@@ -17,14 +17,14 @@ await story(async ({ page }) => {
   await answer('Yes');
   await head.getByText('cancelled', { exact: true }).waitFor();
   assert.equal(JSON.parse(cowhand('job', job, '--json')).status, 'cancelled');
-  // Retry leads to the new job.
+  // After Retry, the page of the new job opens.
   put('anna.end');
   await press('Retry');
   await page.waitForURL((url) => url.pathname.startsWith('/jobs/') && !url.pathname.endsWith(job));
   const retried = page.url().split('/').at(-1);
   assert.equal(JSON.parse(cowhand('job', retried, '--json')).retry_of, job);
   await page.locator('#head').getByText('completed').waitFor();
-  // Fork, with another prompt.
+  // Fork the job with another prompt.
   const parent = ended('quick', '--prompt', 'first line\nsecond line\n');
   await page.goto(`${base}/jobs/${parent}`);
   await press('Fork');
@@ -41,11 +41,11 @@ await story(async ({ page }) => {
   await page.getByRole('link', { name: 'what is different' }).click();
   assert.match(await page.locator('.d-del').first().textContent(), /second line/);
   assert.match(await page.locator('.d-ins').first().textContent(), /another line/);
-  // What the fleet refuses, the page says.
+  // The page shows the message of a refused request.
   const gone = trigger('bert', '--prompt', 'x');
   await page.goto(`${base}/jobs/${gone}`);
   await page.locator('#lines').getByText('bert was told').waitFor();
-  // Whatever the page shows by then, another job is asked for.
+  // The request is redirected to a job that does not exist.
   await page.route('**/cancel', (route) => route.continue({ url: `${base}/api/v1/jobs/job-2000-01-01-aaaaaa/cancel` }));
   await press('Cancel');
   await answer('Yes');

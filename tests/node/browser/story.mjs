@@ -1,4 +1,4 @@
-// What every story needs: the fleet it is about, a browser that is let in, and a way to say what went wrong.
+// The parts that all browser tests share: the commands of the fleet, and a page that is logged in.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ export function cowhand(...given) {
   return execFileSync(COWHAND, given, { cwd: FLEET, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 }
 
-// A file by which a story leads an agent. It appears whole.
+// Writes a file that controls a scripted agent. The rename makes the complete file appear at once.
 export function put(name, text = '') {
   writeFileSync(join(FLEET, `${name}.new`), text);
   renameSync(join(FLEET, `${name}.new`), join(FLEET, name));
@@ -18,12 +18,12 @@ export function put(name, text = '') {
 
 export const link = () => cowhand('dashboard');
 
-// Makes a job and says which.
+// Creates a job and returns its id.
 export function trigger(agent, ...given) {
   return cowhand('trigger', agent, ...given).split(' ')[0];
 }
 
-// Makes one, and says which when it has ended, well or not.
+// Creates a job, waits until it has completed or failed, and returns its id.
 export function ended(agent, ...given) {
   const { stdout } = spawnSync(COWHAND, ['trigger', agent, '--wait', '--json', ...given], { cwd: FLEET, encoding: 'utf8' });
   return JSON.parse(stdout).id;
@@ -34,7 +34,7 @@ export async function story(tell) {
   try {
     const page = await enter(browser, link());
     await tell({ browser, page });
-    // What a closed connection leaves in the console is no fault of the page.
+    // Messages about a closed connection are not errors of the page.
     const wrong = page.wrong.filter((line) => !/net::ERR_|Failed to load resource/.test(line));
     if (wrong.length > 0) throw new Error(`the page says: ${wrong.join('; ')}`);
   } finally {

@@ -1,4 +1,4 @@
-// What is shown is so: budgets, refused configs, counts of open asks, zones.
+// The pages show correct facts: budgets, refused configs, time zones, durations, wrong addresses.
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ await story(async ({ page }) => {
   assert.notEqual(ground.fill, value.fill, 'what was spent is told from the rest');
   assert.ok(Math.abs(value.width / ground.width - 0.25) < 0.01, `a quarter is spent: ${value.width} of ${ground.width}`);
 
-  // A config that is refused is told on the page that is open, and so is its end.
+  // The open page shows that a config is refused, and that a later config is accepted.
   await page.goto(`${base}/`);
   const file = join(FLEET, 'cowhand.yaml');
   const good = readFileSync(file, 'utf8');
@@ -39,7 +39,7 @@ await story(async ({ page }) => {
   const hours = new Intl.DateTimeFormat('en-GB', { timeZone: 'Europe/Berlin', hour: '2-digit', minute: '2-digit', hour12: false });
   for (const [time, text] of axis) assert.ok(text === 'now' || text === hours.format(new Date(time)), `${time}: ${text}`);
 
-  // The script writes durations as the server does.
+  // The script formats durations as the server does.
   const cases = JSON.parse(readFileSync(new URL('../../durations.json', import.meta.url), 'utf8'));
   await page.evaluate((lengths) => {
     const now = Date.now();
@@ -55,7 +55,7 @@ await story(async ({ page }) => {
   await page.locator('time.case', { hasText: '1d 1h' }).waitFor();
   assert.deepEqual(await page.locator('time.case').allTextContents(), cases.map(([, words]) => words));
 
-  // Addresses that lead nowhere are pages with a way back.
+  // A wrong address shows a page with a link to the fleet.
   for (const path of ['/nope', '/jobs?status=bogus', '/jobs?colour=red', '/jobs/nothing']) {
     await page.goto(base + path);
     await page.getByRole('link', { name: 'Back to the fleet' }).waitFor();

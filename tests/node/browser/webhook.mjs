@@ -1,4 +1,4 @@
-// Somebody else's delivery becomes a job in front of one's eyes.
+// The job of a delivery appears on the open list of jobs.
 import assert from 'node:assert/strict';
 import { base, story } from './story.mjs';
 

@@ -1,4 +1,4 @@
-// The queues: what waits, who has it, what became of it, and one that does not answer beside one that does.
+// The page of work: available, claimed and completed items, and a queue that cannot be read beside one that can.
 import assert from 'node:assert/strict';
 import { base, cowhand, story } from './story.mjs';
 

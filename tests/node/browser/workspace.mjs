@@ -1,4 +1,4 @@
-// What a job changes in its workspace and what its hooks do, on a page that nobody reloads.
+// The page of a job shows the changes in its workspace and its hook runs without a reload.
 import assert from 'node:assert/strict';
 import { base, put, story, trigger } from './story.mjs';
 

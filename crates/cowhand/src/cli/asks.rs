@@ -153,7 +153,8 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
     table
 }
 
-/// Formats what an ask is about: the tool with its command or, without a command, its whole input; or the question.
+/// Describes the subject of an ask: the question, or the tool with its command. If the input of the tool has no
+/// command, the whole input is shown.
 pub(super) fn describe(ask: &Ask) -> String {
     match &ask.what {
         AskSubject::Tool { tool, input } => {

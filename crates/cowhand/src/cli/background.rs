@@ -81,7 +81,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Prints what this start imported from herdctl. Only the first events of the fleet are read, because those of the
+/// Prints what this start imported from herdctl. Only the first events of the fleet are read, because the events of the
 /// import are among them.
 fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
@@ -91,7 +91,7 @@ fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), F
     Ok(())
 }
 
-/// Prints the notes about the `.env`, and the warnings of `config check`. Of a config with errors, no warnings are
+/// Prints the notes about the `.env`, and the warnings of `config check`. If the config has errors, no warnings are
 /// printed: the daemon does not start and reports the errors.
 fn show_warnings(location: &FleetLocation) {
     let FromDisk { loaded, env_notes, .. } = config::load(&location.config);
@@ -181,7 +181,7 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
     })?;
     let program =
         std::env::current_exe().map_err(|error| cannot("cannot find the path of this program", &error))?;
-    // If the daemon inherited the descriptors, a pipe of the caller's shell would remain open as long as it runs.
+    // If the daemon inherited the descriptors, a pipe of the caller's shell would stay open until the daemon ends.
     descriptors::close_on_exec().map_err(|error| cannot("cannot close descriptors", &error))?;
     let not_started = |error: io::Error| cannot("cannot start the daemon", &error);
     let failure = memfd_create("start", MemfdFlags::CLOEXEC)

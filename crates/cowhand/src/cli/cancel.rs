@@ -116,8 +116,8 @@ fn firing_in_json(AcceptedFiring { agent, schedule, key }: &AcceptedFiring) -> V
     json!({ "firing": key, "agent": agent, "schedule": schedule, "status": "cancelled" })
 }
 
-/// Returns whether the job was lost on another node instead of being cancelled, and prints a note then: that node did
-/// not answer, so nobody has ended the processes.
+/// Returns whether the job was lost on another node instead of being cancelled. If it was lost, prints a note: the
+/// other node did not answer, so the processes may still run.
 async fn is_lost_elsewhere(client: &Connection<'_>, job: &JobRecord) -> Result<bool, Failure> {
     if job.error.as_ref().is_none_or(|error| error.kind != ErrorKind::Lost) {
         return Ok(false);

@@ -68,7 +68,8 @@ impl DoctorArgs {
         let triggers = Registry::default();
         let subject = Subject { roster, state, variables, files, sources, triggers, outside };
         findings.extend(wait(async { Ok(examine(&location.state, subject).await) })?);
-        // The check of a trigger that still cannot start names the cause and its remedy.
+        // If a check above already failed for the trigger of a stopped schedule, that finding has the cause and the
+        // remedy.
         let is_new =
             |stopped: &Finding| !findings.iter().any(|known| !known.ok && known.what == stopped.what);
         let stopped: Vec<Finding> = views.iter().filter_map(stopped_schedule).filter(is_new).collect();
@@ -117,7 +118,7 @@ fn show(finding: &Finding) {
     print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
-/// Returns the schedules of the fleet, or none if the fleet does not answer, because another check reports that.
+/// Returns the schedules of the fleet. Returns none if the fleet does not answer: another check reports that.
 fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
     let views = location.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items));
     views.unwrap_or_default()
@@ -189,8 +190,8 @@ const fn is_large(bytes: u64, files: usize) -> bool {
     bytes > 1_000_000_000 || files > 10_000
 }
 
-/// Answer of the daemon to a request for its status. It is none if no daemon runs. The outer error is that of the
-/// connection, the inner one that of the request.
+/// Answer of the daemon to a request for its status; `None` if no daemon runs. The outer error is an error of the
+/// connection, the inner error an error of the request.
 type DaemonStatus = Result<Option<Result<StatusView, ApiProblem>>, ApiProblem>;
 
 /// Asks the daemon for its status. The daemon is asked only once for all findings, because its answer is late if its

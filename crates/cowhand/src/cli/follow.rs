@@ -13,8 +13,8 @@ use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
 use cowhand_web::api::{ApiProblem, Client, Code, Lines};
 
-/// Longest absence of a daemon before following ends with an error. A restart takes a second. A restart by systemd
-/// takes longer, because systemd waits before it starts the daemon again, and must not end following either.
+/// Longest absence of a daemon before following ends with an error. It is longer than a restart by systemd, which waits
+/// before it starts the daemon again.
 const MAX_DAEMON_ABSENCE: Duration = Duration::from_secs(10);
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);

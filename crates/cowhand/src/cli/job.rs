@@ -295,7 +295,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(duration::seconds_in_words)),
         ("attempt", Some(attempt(job))),
-        // The name of the only node, or of this node, would say nothing.
+        // The node is shown only if it is another node.
         ("node", view.other_node().map(str::to_owned)),
         ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (

@@ -81,7 +81,7 @@ impl FleetLocation {
         })
     }
 
-    /// Returns the fleet that includes this one: one with a running daemon or, if there is none, the outermost one.
+    /// Returns a fleet that includes this fleet: a fleet with a running daemon, or else the outermost fleet.
     pub(super) fn root(&self) -> Option<FleetAbove> {
         let above = config::including_configs(&self.config);
         let runs = |file: &PathBuf| StateFolder::beside(file).is_locked();

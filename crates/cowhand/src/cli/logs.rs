@@ -57,7 +57,7 @@ impl LogsArgs {
                 });
             };
             let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
-            // What is already on this node is printed first.
+            // If the job runs on another node, only the output that is already on this node is printed.
             let follow = self.follow && !runs_elsewhere(&view);
             let interrupt_note =
                 format!("{id} continues; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");

@@ -174,8 +174,8 @@ pub fn run() -> ExitCode {
     CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE_VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
-    // A background daemon always has `-c`. Its messages are for the user who started it, perhaps with another `-c` or
-    // none.
+    // A background daemon always has `-c`. Its messages are for the user who started it, and that user may have typed
+    // another `-c` or none.
     if !matches!(&cli.verb, Verb::Start(start) if start.is_background()) {
         advice::remember(config);
     }

@@ -94,8 +94,8 @@ impl RetryArgs {
         }
     }
 
-    /// Retries jobs in the order of their creation. A job is named and left out if it, its agent or its schedule was
-    /// removed. Any other error ends the loop.
+    /// Retries jobs in the order of their creation. If a job, its agent or its schedule was removed, prints a note and
+    /// continues with the next job. Any other error ends the loop.
     async fn retry_each(
         &self,
         client: &Connection<'_>,

@@ -245,9 +245,9 @@ pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
     format!("{}: {}", print::styled("not in the config", print::ODD), print::one_line(&gone.sentence(), 600))
 }
 
-/// Adds lines for pending jobs whose reason no other line shows. Only the newest pending jobs, at most
-/// `MAX_JOBS_SHOWN`, are considered, and the next job of each agent without a free place. Of the jobs that wait for a
-/// place of an agent, only the one that gets the next place is added.
+/// Adds lines for pending jobs whose reason no other line shows. Considers the newest `MAX_JOBS_SHOWN` pending jobs,
+/// and the next job of each agent without a free place. If several jobs wait for a place of an agent, adds only the job
+/// that gets the next place.
 async fn add_waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,

@@ -146,7 +146,7 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
             cancelled.push(Cancelled { job, agent, termination });
         }
     }
-    // No job of this node runs any more, so those that the store lists as running are unsettled.
+    // No job of this node runs any more, so the jobs that the store lists as running are unsettled.
     Ok(Stopped { unsettled: Some(running), ..Stopped::new(cancelled, 0) })
 }
 

@@ -232,7 +232,7 @@ fn describe_state(
     if let Some(location) = fleet_without_daemon {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
-    // The note of a schedule that the clock does not fire says so.
+    // If the clock does not fire the schedule, its note already states that.
     let never = view.never_fires.as_ref().filter(|_| view.is_by_clock());
     lines.extend(never.map(|never| format!("It can never fire: {never}.")));
     lines.extend(describe_next(view, is_alone, now));
@@ -435,7 +435,7 @@ fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
     if view.skip_reason == Some(SkipReason::OverBudget) && view.kind == "cron" && view.due_since.is_none() {
         return Some(skipped_by_budget(view, &note, now));
     }
-    // If the clock does not fire the schedule, it is not due and none of its jobs waits, then nothing waits now.
+    // Nothing waits now if the clock does not fire the schedule, the schedule is not due, and none of its jobs waits.
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let subject = if view.is_by_clock() || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"

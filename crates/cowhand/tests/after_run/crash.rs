@@ -153,7 +153,7 @@ fn a_hook_whose_state_cannot_be_read_for_a_while_is_followed() {
     scene.start();
     let job = scene.trigger("worker");
     pid(&scene);
-    // A folder instead of this file is an error for everyone who reads the state.
+    // A folder in place of this file makes every read of the state fail.
     let record = scene.path(&format!(".cowhand/attempts/{job}.hook1/ending.json"));
     fs::create_dir(&record).unwrap();
     wait_until("the error", || scene.read("log").contains("cannot read the state of its hook").then_some(()));

@@ -1,4 +1,4 @@
-# An agent that a story leads: it says what is in NAME.1, NAME.2 and so on as these appear, and ends with NAME.end.
+# An agent that a test controls: it prints the files NAME.1, NAME.2 and so on when they appear, and ends after NAME.end.
 name=$1
 echo "$name was told: $(cat)"
 part=1

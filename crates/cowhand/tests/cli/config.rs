@@ -99,7 +99,7 @@ fn process_environment_overrides_env_file() {
     assert!(shown.contains(r#""interval": "2h""#), "{shown}");
 }
 
-/// A secret need not come from a variable to be known: the same text can be in several places.
+/// A secret of the config is masked wherever its text occurs, even if it does not come from a variable.
 #[test]
 fn show_masks_known_secrets_everywhere() {
     let secret = "key-ABCDEF-canary";

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The languages of fenced blocks. A block without one would not be tested, and is refused.
+/// The languages of fenced blocks. A block without a language is refused, because it would not be tested.
 const LANGUAGES: [&str; 9] = ["bash", "console", "ini", "json", "markdown", "rust", "sh", "text", "yaml"];
 
 /// The markers `<!-- docs-test: NAME -->` directly above a block, each with the language of its block.

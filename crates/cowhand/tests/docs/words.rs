@@ -60,8 +60,8 @@ pub(super) fn forms(command: &str, folder: &Path) -> Result<Vec<Vec<String>>, St
     Ok(forms)
 }
 
-/// Splits a command into words, each with whether it was in quotes. A pipe, a redirection, a comment or a closing
-/// bracket ends the command.
+/// Splits a command into words, and returns for each word whether it was in quotes. A pipe, a redirection, a comment or
+/// a closing bracket ends the command.
 fn split(command: &str) -> Vec<(String, bool)> {
     let mut words = Vec::new();
     let mut rest = command.trim_start();

@@ -139,7 +139,7 @@ fn variables(config: &str) -> Vec<(String, String)> {
     names.map(|name| (name.to_owned(), "value".to_owned())).collect()
 }
 
-/// Returns the names of all properties of an object in the schema, of all its variants.
+/// Returns the names of all properties of an object in the schema, including those of its variants.
 fn properties(schema: &Value) -> BTreeSet<String> {
     let variants = schema["anyOf"].as_array().into_iter().flatten();
     let objects = variants.chain([schema]).filter_map(|variant| variant["properties"].as_object());

@@ -21,8 +21,8 @@ pub(crate) struct Counts {
     pub(crate) otherwise: usize,
 }
 
-/// Ends the load, lets the fleet finish, and compares. At most `excused` jobs may have failed, because the
-/// fault killed them.
+/// Ends the load, lets the fleet finish, and compares the accepted work with the work that ran. At most `excused` jobs
+/// may have failed, because the fault killed them.
 pub(crate) fn check(mut fleet: Fleet, faults: u32, excused: usize) -> Counts {
     fleet.sender.stop();
     std::fs::write(fleet.outside("go"), "").unwrap();

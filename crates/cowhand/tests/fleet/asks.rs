@@ -180,7 +180,7 @@ fn asks_are_shown_and_answered_by_verbs() {
     }
 }
 
-/// The events and `job` show asks, reports and follow-ups as those of the agent, so nobody else may make them.
+/// The events and `job` attribute asks, reports and follow-ups to the agent, so no other caller may make them.
 #[test]
 fn nobody_speaks_for_an_agent() {
     let scene = Scene::with(FLEET);
@@ -199,7 +199,7 @@ fn nobody_speaks_for_an_agent() {
     assert_eq!((job.get("report"), &job["asks"]), (None, &json!([])), "{job:#}");
 }
 
-/// Without a daemon nobody records that the time of an ask is over, but every verb knows it.
+/// Without a daemon, the expiry of an ask is not recorded, but every verb shows it.
 #[test]
 fn overdue_ask_has_expired_without_a_daemon() {
     let scene = Scene::with(&FLEET.replace("ask_timeout: 1h", "ask_timeout: 2s"));
@@ -217,7 +217,7 @@ fn overdue_ask_has_expired_without_a_daemon() {
     fs::write(scene.root.join("go"), "").unwrap();
 }
 
-/// An agent that may not ask cannot stop the clock of its timeouts with an ask.
+/// An agent that may not ask cannot suspend its timeouts with an ask.
 #[test]
 fn agent_without_the_right_to_ask_is_refused_and_timed_out() {
     let fleet = FLEET.replace("fleet_tools: true", "timeout: 5s").replace("    ask_timeout: 1h\n", "");

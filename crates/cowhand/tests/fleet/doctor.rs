@@ -1,4 +1,4 @@
-//! `doctor` uses the environment of the daemon that starts the agents, not that of the terminal.
+//! `doctor` uses the environment of the daemon that starts the agents, not the environment of the terminal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

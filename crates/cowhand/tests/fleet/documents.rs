@@ -1,4 +1,4 @@
-//! The output in the README equals that of the program.
+//! The output in the README equals the output of the program.
 
 use super::{Scene, wait_until};
 

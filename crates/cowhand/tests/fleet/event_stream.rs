@@ -121,8 +121,8 @@ fn events_follow_shows_only_new_output() {
     assert_eq!(usage.code, Some(2), "output is live only: {}", usage.stderr);
 }
 
-/// A follower gets each line once, whatever happens to the daemon, also of a job that it has got no line of, and of jobs
-/// that end or run while no daemon answers.
+/// A follower gets each line of output once, even if the daemon restarts. This includes jobs of which it has no line
+/// yet, and jobs that run or end while no daemon answers.
 #[test]
 fn followed_output_continues_after_restart() {
     let scene = Scene::with(

@@ -63,7 +63,7 @@ fn mutual_followups_stop_at_followups_max() {
     );
     assert!(!scene.run(&["why", "ping/poll"]).stdout.contains("follow-up"), "only whoever was refused");
 
-    // An agent without its own `followups` is refused, whatever others may do.
+    // An agent without its own `followups` is refused, even if other agents have `followups`.
     scene.json(&["trigger", "alone", "--wait"]);
     let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
     assert!(heard.contains("it has no `followups.max` in its config"), "{heard}");

@@ -128,8 +128,8 @@ fn removed_lock_file_is_made_again() {
     wait_until("the end of the job", || (scene.job(&job)["status"] == "completed").then_some(()));
 }
 
-/// An older version locks only the file, so it can start after the file was removed. The daemon leaves its agents to
-/// it.
+/// An older version locks only the file, so its daemon can start after the file was removed. The first daemon then
+/// leaves its agents to the second daemon.
 #[test]
 fn daemon_leaves_agents_to_daemon_that_took_lock_file() {
     let scene = Scene::new();

@@ -17,7 +17,7 @@ instances: {max_concurrent: 10}
 schedules:
 "#;
 
-/// Secret that the fleet knows.
+/// Known secret of the fleet.
 const CANARY: &str = "canary-of-the-past";
 const SESSION: &str = "5f0c6f9e-0000-4000-8000-000000000001";
 

@@ -124,7 +124,7 @@ fn flood_of_job_socket_does_not_block_daemon() {
     assert_eq!(get(&other, &others), 200, "after a while");
     drop(silent);
 
-    // Many admitted requests that wait: this job has reached its limit, and the other one is answered.
+    // Many admitted requests wait: this job has reached its limit, and the other job is still answered.
     let asked = json!({"attempt": 1, "key": "k", "question": "Which?"});
     let (status, _) = send_to(&socket, Some(&token), "POST", &format!("/api/v1/jobs/{one}/asks"), &asked);
     assert_eq!(status, 200);
@@ -153,7 +153,7 @@ fn flood_of_job_socket_does_not_block_daemon() {
     drop(waiting);
     wait_until("its turns to come back", || (get(&one, &token) == 200).then_some(()));
 
-    // Large bodies: the body of a refused request is not read, and that of an admitted request only up to the limit.
+    // The body of a refused request is not read. The body of an admitted request is read only up to the limit.
     for (token, expected) in [(None, "401"), (Some(&token), "413")] {
         let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let mut stream = UnixStream::connect(&socket).unwrap();

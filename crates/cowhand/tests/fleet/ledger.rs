@@ -31,8 +31,8 @@ fn a_failed_job_is_shown_as_failed() {
     assert_eq!((firing["outcome"].as_str(), firing["job"].as_str()), (Some("ran"), Some(id)));
     assert_eq!(statuses(firing), ["failed"], "{firing:#}");
     assert_eq!(firing["jobs"][0]["exit_reason"], "error");
-    // The firing of a removed job stays in the ledger, and shows only that it ran. Who removed it is known without a
-    // daemon, too.
+    // The firing of a removed job stays in the ledger, and shows only that it ran. The audit names who removed the job,
+    // even if no daemon ran.
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     assert_eq!(scene.run(&["job", "delete", id]).code, Some(0));
     let audit = scene.run(&["events", "--audit", "--json"]).stdout;

@@ -1,4 +1,4 @@
-//! JSON answers have every list, also an empty one, so that a program can read it without a check.
+//! JSON answers contain every list, even an empty one, so that a program need not check whether a list exists.
 
 use serde_json::json;
 

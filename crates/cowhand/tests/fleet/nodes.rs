@@ -38,7 +38,7 @@ fn output_of_another_node_is_not_claimed_to_be_missing() {
     wait_until("the output", || text(&there, &["logs", &job]).contains("spoken").then_some(()));
     let node = name_of(&there);
     here.start();
-    // It runs on the other node: following it must not wait without a word.
+    // The job runs on the other node, so `logs -f` is refused instead of waiting for output that never arrives.
     for arguments in [&["logs", &job][..], &["logs", "-f", &job]] {
         let refused = here.run(arguments);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);

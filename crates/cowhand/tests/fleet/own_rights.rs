@@ -104,7 +104,7 @@ fn agent_on_owners_socket_has_only_rights_of_its_job() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|event| event["type"] == "access:refused")
         .collect();
-    // One event for each endpoint, however often it is tried.
+    // Each endpoint has one event, even if the agent tried it several times.
     assert_eq!(refused.len(), 9, "{refused:#?}");
     for event in &refused {
         assert_eq!(event["job"], json!(job), "{event}");

@@ -82,7 +82,7 @@ fn firing_in_preparation_shows_what_it_waits_for() {
     );
     let list = scene.run(&["schedule", "list"]).stdout;
     assert!(list.contains("being prepared: `when_command`"), "{list}");
-    // A schedule that is not being prepared may be running now.
+    // No schedule is shown as both being prepared and running.
     let is_both = |line: &str| line.contains("being prepared") && line.contains("already_running");
     assert!(!list.lines().any(is_both), "{list}");
     scene.write("go", "");

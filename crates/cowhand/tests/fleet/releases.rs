@@ -42,7 +42,7 @@ fn undelivered_release_is_not_reported_as_done() {
     fs::remove_dir(&blocked).unwrap();
     wait_until("the release", || read(&scene, "two").contains("status: available").then_some(()));
     wait_until("the result", || read(&scene, "one").contains("status: completed").then_some(()));
-    // The store learns of the release after the file has changed.
+    // The store records the release after the file has changed.
     wait_until("the end of the release", || {
         (scene.json(&["work", "show", "files-two"])["status"] == "available").then_some(())
     });

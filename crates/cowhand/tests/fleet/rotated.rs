@@ -60,7 +60,7 @@ fn files_with(scene: &Scene, text: &str) -> Vec<PathBuf> {
     files_below(&scene.root.join(".cowhand")).into_iter().filter(has_text).collect()
 }
 
-/// Everything that people and programs read about a job.
+/// Returns the output of all verbs that show a job, and the view of the job.
 fn shown(scene: &Scene, job: &str) -> String {
     let view = scene.root.join(format!(".cowhand/jobs/{job}.yaml"));
     let view = wait_until("the view of the job", || fs::read_to_string(&view).ok());
@@ -84,7 +84,7 @@ fn assert_masked(text: &str) {
 }
 
 /// The agent outlives its daemon, and the next daemon does not have the values with which the agent was started. The
-/// agent has those, and reads the new ones in the file.
+/// agent has the old values, and reads the new values in the file.
 #[test]
 fn secrets_that_change_while_an_agent_runs_are_masked() {
     for change in ["reload", "restart", "kill"] {

@@ -56,7 +56,7 @@ fn background_daemon_keeps_no_descriptor_of_its_caller() {
     }
 }
 
-/// Each refused start prints its own reason, and not those of the others, which write to the same log.
+/// Each refused start prints its own reason, and not the reasons of other starts, which write to the same log.
 #[test]
 fn of_several_starts_at_once_one_succeeds_and_the_others_say_why() {
     let scene = Scene::with("agents: []\n");
@@ -75,7 +75,7 @@ fn of_several_starts_at_once_one_succeeds_and_the_others_say_why() {
     }
 }
 
-/// A running daemon does not make up for a misspelt name of the config.
+/// A misspelt name of the config is refused even if a daemon runs in its folder.
 #[test]
 fn a_config_that_does_not_exist_is_refused_while_a_daemon_runs() {
     let scene = Scene::with("agents: []\n");
@@ -85,7 +85,7 @@ fn a_config_that_does_not_exist_is_refused_while_a_daemon_runs() {
         assert_eq!(said.code, Some(3), "{}{}", said.stdout, said.stderr);
         assert!(said.stderr.contains("nope.yaml does not exist"), "{}", said.stderr);
     }
-    // The daemon continues without its own file, and can be stopped by that name.
+    // The daemon continues without its own config file, and can be stopped by the name of that file.
     fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     assert_eq!(scene.run(&["-c", "cowhand.yaml", "stop"]).code, Some(0));
 }
@@ -101,7 +101,7 @@ fn daemon_that_is_starting_is_not_shown_as_not_running() {
     wait_until("the lock of the daemon", || {
         fs::read_to_string(&lock).is_ok_and(|text| text == format!("starting {pid}\n")).then_some(())
     });
-    // It stays as it is until the end of the test.
+    // The daemon stays suspended until the end of the test.
     kill_process(Pid::from_child(&daemon.child), Signal::STOP).unwrap();
     let verbs = ["status", "jobs", "reload", "stop"];
     let asked = verbs.map(|verb| {

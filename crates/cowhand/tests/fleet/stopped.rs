@@ -1,4 +1,4 @@
-//! An attempt that is stopped, and a daemon that dies before its end.
+//! Attempts that are being stopped when the daemon dies.
 
 use std::fs;
 use std::path::PathBuf;

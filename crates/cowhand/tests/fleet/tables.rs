@@ -118,7 +118,7 @@ fn events_never_cut_an_id() {
     }
 }
 
-/// Text with everything that a terminal obeys, and with a line break that would split a table.
+/// Text with control sequences that a terminal executes, and with a line break that would split a row of a table.
 const HOSTILE: &str = "bad\u{1b}[2J\u{7}\u{9b}31m\u{1b}]0;title\u{7}\u{202e}\u{7f}\r\nsecond";
 
 /// An agent chooses the names of its models, its summary, its session and the tools that it uses.

@@ -315,10 +315,10 @@ fn an_adopted_schedule_is_renamed_in_the_files_of_its_jobs() {
     assert_eq!(scene.yaml(&format!("jobs/{other}.yaml"))["schedule"], Value::Null);
 }
 
-/// `pg_restore` replaces the store by an earlier state, and leaves the position of the views and later records.
+/// `pg_restore` replaces the store by an earlier state, but not the position of the views and the files of later jobs.
 #[test]
 fn views_of_a_replaced_store_are_written_again() {
-    // The store contains the event of the last position, with another time.
+    // Only the last of these positions names an event of the store, but with another time.
     for position in ["999999", "999999 2026-01-05T10:00:00Z", "1 2026-01-05T10:00:00Z"] {
         let scene = Scene::started();
         let job = || scene.json(&["trigger", "worker", "--wait"])["id"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Finding claims of dead fleets, and its cost.
+//! The search for claims of dead fleets, and its cost in requests.
 
 use cowhand::work::{Claimant, WorkSource};
 use cowhand_core::work::ClaimResult;

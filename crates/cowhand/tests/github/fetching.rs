@@ -187,7 +187,7 @@ async fn polling_unchanged_list_needs_few_paid_requests() {
     for _ in 1..100 {
         assert_eq!(all(&source, &FetchOptions::default()).await, first);
     }
-    // One more request for the page after the last full one, which the ETags of the others do not cover.
+    // The page after the last full page needs one more request, because the ETags of the other pages do not cover it.
     let (requests, paid) = (fake.requests().len(), fake.state().counted_requests);
     assert_eq!((requests, paid), (3 + 99 * 4, 4));
     let quota = source.client().quota();

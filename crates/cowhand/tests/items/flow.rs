@@ -185,7 +185,7 @@ async fn failed_report_is_sent_later() {
     stop(fleet).await;
 }
 
-/// There is no folder: the firing waits, visibly, and continues when there is one.
+/// The folder is missing: the firing waits, the reason is shown, and the firing continues when the folder exists.
 #[tokio::test]
 async fn missing_source_folder_delays_firing() {
     let scene = Scene::new("cat", "", OFTEN);

@@ -34,7 +34,7 @@ async fn failures(fleet: &Fleet) -> Option<ItemFailures> {
     fleet.store().item_failures().await.unwrap().pop()
 }
 
-/// Lets an item be given up after two failures. The release after the first one is not an action of a person.
+/// Lets an item be given up after two failures. The release after the first failure is not an action of a person.
 async fn given_up(database: &str) -> (Scene, Fleet, Subscription) {
     let scene = Scene::on(database, SCRIPT, TWICE, OFTEN);
     scene.task("hard", "");
@@ -65,7 +65,7 @@ async fn a_status_that_a_person_sets_starts_the_count_anew(database: &str) {
     let text = scene.read("hard").replace("status: failed", "status: available");
     fs::write(scene.path("tasks/hard.md"), text).unwrap();
     is_tried_anew(&scene, &fleet, &mut events).await;
-    // The next run succeeds, and its failures are forgotten.
+    // The next run succeeds, and the failures of the item are forgotten.
     fs::write(scene.path("mended"), "").unwrap();
     let text = scene.read("hard").replace("status: failed", "status: available");
     fs::write(scene.path("tasks/hard.md"), text).unwrap();

@@ -61,7 +61,7 @@ impl Scene {
         fs::write(self.path(&format!("tasks/{name}.md")), text).unwrap();
     }
 
-    /// Replaces a file atomically: a poll that reads a part of it would see another item.
+    /// Replaces a file atomically, so that no poll reads an incomplete item.
     fn replace(&self, name: &str, text: &str) {
         let new = self.path("tasks/.new");
         fs::write(&new, text).unwrap();

@@ -234,8 +234,8 @@ fn dropped(event: &Event) -> &str {
     message
 }
 
-/// A person replaces the text while its job runs: the result does not apply to the new text, which is worked
-/// on.
+/// A person replaces the text of an item while its job runs: the result does not apply to the new text, and another
+/// job works on the new text.
 #[tokio::test]
 async fn a_result_does_not_close_new_work_of_the_same_name() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -400,7 +400,7 @@ async fn status_shows_work_source_without_answer() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// A failure reported by a person counts like that of a job.
+/// A failure that a person reports counts like a failure of a job.
 #[tokio::test]
 async fn failure_reported_by_person_gives_item_up() {
     let scene = Scene::new("true", "", "type: manual");

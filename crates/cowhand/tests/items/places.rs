@@ -108,8 +108,8 @@ async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     stop(fleet).await;
 }
 
-/// A command that never answers blocks only its own schedule, and no other one of the agent, which has one
-/// place.
+/// A command that never answers blocks only its own schedule, and no other schedule of the agent, although the agent
+/// has only one place.
 async fn a_firing_that_is_prepared_holds_up_no_other_schedule(database: &str) {
     let scene = Scene::on(database, "true", "", "type: manual");
     let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();

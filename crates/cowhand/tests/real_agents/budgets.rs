@@ -73,8 +73,8 @@ fn gemini_by_acp_stops_at_token_budget() {
 /// Checks the limit in dollars, by the table of prices or by the cost that the program reports.
 fn five_cents(cli: Cli) {
     let scene = Scene::with(cli, &json!({"budget": {"per_job_usd": 0.05}}));
-    // Twenty times the price of the other tests, 1.9 cents for a call: the Gemini CLI detects the loop itself
-    // after five calls.
+    // The price is twenty times that of the other tests, 1.9 cents for a call, because the Gemini CLI detects the loop
+    // itself after five calls.
     scene.change(|fleet| {
         fleet["prices"] = json!({cli.model(): {"input": 20.0, "cached_input": 10.0, "output": 40.0}});
     });

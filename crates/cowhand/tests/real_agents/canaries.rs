@@ -45,7 +45,7 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     let watch = Watch::over(&scene.root);
     let job = scene.run("SCENARIO:tool");
     assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
-    // Once more with a slow answer, so that the servers are started meanwhile.
+    // Run the agent once more with a slow answer, so that the servers are started meanwhile.
     let id = scene.trigger("SCENARIO:slow");
     wait_until("the servers to be started", || {
         let token = fs::read_to_string(scene.root.join("desk/mcp-token")).unwrap_or_default();
@@ -72,8 +72,8 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     nothing_tells(&scene, &id);
 }
 
-/// Checks whether the program takes a system prompt with a secret: ACP has no field for one, and Codex only
-/// an argument.
+/// Checks whether the program takes a system prompt with a secret. ACP has no field for a system prompt, and Codex
+/// takes it only as an argument.
 fn takes_a_prompt(cli: Cli) -> bool {
     !cli.is_acp() && cli != Cli::Codex
 }

@@ -53,7 +53,7 @@ fn nobody_listens(cli: Cli) {
 fn a_stream_is_cut(cli: Cli) {
     let expected = match cli {
         Cli::Claude | Cli::Codex | Cli::Gemini | Cli::GeminiAcp => GIVES_UP,
-        // It retries again and again, each time later.
+        // The program retries without end, with a longer pause each time.
         Cli::Opencode | Cli::OpencodeAcp => TIMED_OUT,
     };
     let scene = Scene::with(cli, &timeout(expected));

@@ -57,8 +57,8 @@ fn limit(pid: &str, controller: &str, one: &str, two: &str) -> u64 {
 struct Delegated(Vec<PathBuf>);
 
 impl Delegated {
-    /// Creates the groups. Returns none without version 1: there systemd is required, and only the refusal
-    /// can be tested.
+    /// Creates the groups. Returns none on a machine without version 1: such a machine requires systemd, and only the
+    /// refusal can be tested.
     fn new(name: &str) -> Option<Self> {
         let homes: Option<Vec<PathBuf>> =
             ["memory", "pids", "cpu"].into_iter().map(|controller| group(controller, "self")).collect();
@@ -96,8 +96,8 @@ impl Drop for Delegated {
     }
 }
 
-/// Runs the script under caps that were checked; returns none where they are not available, after checking
-/// the refusal.
+/// Checks that the caps are in force, and runs the script under them. Where caps are not available, checks the refusal
+/// and returns none.
 fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
     // A container engine has its own groups.
     let delegated = (user == User::Nobody && kind != "docker")

@@ -1,5 +1,5 @@
-# An agent that wants out. Each line that it prints is one attempt and what came of it; programs say themselves, on
-# stderr, what they were told.
+# An agent that tries to leave its sandbox. It prints one line with the result of each attempt. Programs print their
+# errors to stderr.
 attempt() {
     name=$1
     shift
@@ -11,8 +11,8 @@ reach='use IO::Socket::INET; use IO::Socket::UNIX; my ($how, $to) = @ARGV;
     $s or die "$how $to: $!\n";
     if ($how eq "tcp") { print $s "GET /token HTTP/1.0\r\n\r\n"; print while <$s> }
     if ($how eq "udp") { $s->send("x") or die "udp $to: $!\n" }'
-# Of everybody who can be seen, the keeper and the daemon are among them, if anyone is. In namespaces of its own, 1 is
-# the first process in there.
+# Prints the pids of all visible cowhand processes. These include the keeper and the daemon if the sandbox does not hide
+# them. Pid 1 is left out, because in a PID namespace it is the first process of the sandbox.
 watchers() { grep -lza cowhand /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | grep -vx -e "$$" -e 1; }
 kill_watchers() {
     found=$(watchers)
@@ -46,7 +46,7 @@ attempt socket perl -e "$reach" tcp 127.0.0.1:8099
 attempt udp perl -e "$reach" udp 169.254.169.254:53
 attempt daemon perl -e "$reach" unix "$FLEET/.cowhand/sock"
 attempt token find_token
-# What would end those who listen.
+# These attempts would end the keeper and the daemon.
 [ -n "$TAME" ] || attempt starve starve_watchers
 [ -n "$TAME" ] || attempt kill kill_watchers
 echo over

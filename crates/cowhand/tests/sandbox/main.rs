@@ -121,7 +121,7 @@ impl Scene {
         scene
     }
 
-    /// Adds an image with this machine's programs to a container without one.
+    /// Adds an image with this machine's programs to a `docker` sandbox that has no image.
     fn contain(&mut self, sandbox: &mut Value) {
         if sandbox == "docker" {
             *sandbox = json!({"kind": "docker"});

@@ -53,7 +53,8 @@ impl Podman {
         podman
     }
 
-    /// Makes an image with few files. If the machine's `/usr` is mounted over it, it also has those programs.
+    /// Makes an image with few files. If the machine's `/usr` is mounted into the container, the programs of the
+    /// machine are available too.
     fn import(&self) {
         let root = self.folder.path().join("image");
         for folder in ["usr/bin", "usr/lib", "usr/lib64", "usr/sbin", "etc", "tmp"] {
@@ -80,7 +81,7 @@ impl Podman {
         let mut words = wrapper_command.iter().chain(&["podman"]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words);
-        // Its helpers write files into the working directory.
+        // The helpers of Podman write files into the working directory.
         command.current_dir(self.folder.path());
         command.env("CONTAINERS_CONF", path("containers.conf")).env("TMPDIR", self.folder.path());
         for (option, name) in [
@@ -132,7 +133,7 @@ impl Podman {
 
 impl Drop for Podman {
     fn drop(&mut self) {
-        // Containers that a failed test left.
+        // Remove the containers that a failed test left.
         self.command(self.wrapper_command).args(["rm", "--all", "--force", "--time", "0"]).output().ok();
         if let Some(mut service) = self.service.take() {
             service.kill().ok();

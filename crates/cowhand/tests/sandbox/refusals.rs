@@ -222,9 +222,9 @@ fn path_behind_link_in_workspace_is_refused() {
 fn socket_of_container_engine_is_refused() {
     for place in ["docker.sock", "podman/podman.sock"] {
         for kind in ["landlock", "bubblewrap"] {
-            // The runtime folder in these tests is that of the scene.
+            // In these tests, the runtime folder of the user is the folder of the scene.
             let mut scene = agent(&json!({"sandbox": {"kind": kind, "write": [format!("../{place}")]}}));
-            // Both exist, so neither is excluded only because it is the one in use.
+            // Both sockets exist, so the refusal does not depend on which socket is in use.
             scene.write("docker.sock", "");
             scene.write("podman/podman.sock", "");
             let why = refused(&mut scene);

@@ -145,8 +145,8 @@ fn setuid_modes_are_refused_in_container() {
     no_special_modes("docker", User::Root);
 }
 
-/// Script that opens sockets of many families by number: VSOCK, ALG, PACKET, Bluetooth, netlink that is not
-/// about routes; and those that programs need.
+/// Script that opens sockets of many families by number: VSOCK, ALG, PACKET, Bluetooth, netlink protocols other than
+/// routes, and the families that programs need.
 const SOCKETS: &str = r#"
 for each in vsock:40:1:0 alg:38:5:0 packet:17:3:0 bluetooth:31:3:1 generic:16:3:16 diag:16:3:4 \
     routes:16:3:0 tcp:2:1:0 tcp6:10:1:0 unix:1:1:0; do
@@ -181,7 +181,7 @@ fn bubblewrap_refuses_other_socket_families_as_nobody() {
     sockets(&json!("bubblewrap"), User::Nobody);
 }
 
-/// The answer is that of Podman's filter to calls that it does not know.
+/// Podman's filter answers unknown calls with this error.
 #[test]
 fn container_refuses_other_socket_families() {
     sockets_refused(&json!("docker"), User::Root, "Function not implemented");

@@ -80,7 +80,7 @@ fn out_of_memory_is_a_signal() {
     }
 }
 
-/// An ordinary exit code stays one.
+/// An ordinary exit code does not count as a signal.
 #[test]
 fn exit_code_of_agent_is_kept() {
     for code in [1, 125, 127, 144] {

@@ -190,7 +190,7 @@ async fn tokens_are_created_shown_once_and_revoked() {
     let again = scene.token("ci", "read");
     let status = async |token: &str| answer(scene.ask("GET", "/api/v1/status").bearer_auth(token)).await.0;
     assert_eq!((status(&made).await, status(&again).await), (401, 200));
-    // The API can do it too, and requires the scope admin.
+    // The API can create tokens too, and requires the scope `admin`.
     let admin = scene.token("admin", "admin");
     let asked =
         scene.ask("POST", "/api/v1/tokens").bearer_auth(&admin).body(r#"{"name":"x","expires_in":"30d"}"#);

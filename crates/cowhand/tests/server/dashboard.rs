@@ -37,7 +37,7 @@ async fn login_links_are_created_by_owner_and_admins() {
     let again = scene.ask("POST", "/api/v1/login").header("cookie", &cookie).header("x-cowhand", "1");
     let (_, link) = crate::answer(again).await;
     assert!(enter(link["url"].as_str().unwrap()).await.is_some());
-    // The two have their own names, and neither link nor token is shown anywhere.
+    // The two browsers have their own token names, and neither a link nor a token is shown anywhere.
     let (_, tokens, _) = scene.run(&["token", "list"]);
     assert_eq!(tokens.matches("browser-").count(), 2, "{tokens}");
     let secret = cookie.split_once('=').unwrap().1;

@@ -26,7 +26,7 @@ fn schemathesis() -> PathBuf {
 ///   `from`.
 const NOT_CHECKED: &str = "ignored_auth,missing_required_header,positive_data_acceptance";
 
-/// Endpoints that would end the run: they stop the daemon, revoke its own token, remove all jobs, or answer
+/// Endpoints that would end the run: they stop the daemon, revoke the token of the test, remove all jobs, or answer
 /// without end.
 const NOT_ASKED: [&str; 4] =
     ["/api/v1/stop", "/api/v1/tokens/{name}/revoke", "/api/v1/prune", "/api/v1/events"];

@@ -149,7 +149,7 @@ async fn large_bodies_and_many_wrong_secrets_are_refused() {
         last = Some((wrong.status().as_u16(), wrong.headers().contains_key("retry-after")));
     }
     assert_eq!(last, Some((429, true)));
-    // A sender that knows the secret is not limited by those that do not.
+    // A sender that knows the secret is not limited by senders that do not know it.
     assert_eq!(answer(scene.github("hook", "1", "push", BODY)).await.0, 202);
 }
 
@@ -193,7 +193,7 @@ async fn challenge_of_slack_is_answered_only_if_signed() {
     assert_eq!(send("hook", NEW).await, (200, json!({"challenge": "c-4711"})));
     assert_eq!(send("hook", "guess").await.0, 401);
     assert!(scene.jobs().is_empty(), "nothing runs for it");
-    // Without a signature it is an ordinary delivery, where those are accepted.
+    // Without a signature, the same body is an ordinary delivery, if the schedule accepts unsigned deliveries.
     let (status, said) = answer(scene.deliver("unsigned", body)).await;
     assert_eq!((status, &said["status"]), (202, &json!("accepted")));
 }
@@ -214,7 +214,7 @@ async fn missing_webhook_secret_is_reported_before_first_delivery() {
         check.contains("the environment variable NOT_THERE with the secret of this webhook is not set"),
         "{check}"
     );
-    // When the variable is set, deliveries are accepted, and nothing else is lost.
+    // When the variable is set, deliveries are accepted.
     scene.kill();
     std::fs::write(scene.path(".env"), format!("HOOK_NEW={NEW}\nNOT_THERE={OLD}\n")).unwrap();
     scene.start(&[]);

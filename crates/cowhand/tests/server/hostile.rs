@@ -320,11 +320,11 @@ async fn ten_thousand_connections_are_limited() {
     println!("{count} of {wanted} connections from one address, {most} kept; a delivery took {took:?}");
     let told = "the address has 2048 connections; further ones are closed immediately";
     assert!(scene.log().contains(told), "{}", scene.log());
-    // The limit allows for the agents of the clock and for the delivery of this test.
+    // The limit includes the files that the jobs of the agent `clock` and the delivery of this test need.
     assert!(most < 2_100, "{most}");
     drop(streams);
 
-    // Many addresses take all connections; silent ones are closed, and then others get in.
+    // Many addresses take all connections. Silent connections are closed, and then other clients are accepted.
     let flood = async { (open(8).await, deliver("beside-many").await) };
     let ((streams, took), most) = most_kept(&scene, flood).await;
     let (count, most) = (streams.len(), most - before);

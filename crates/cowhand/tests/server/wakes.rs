@@ -77,7 +77,7 @@ async fn delivery_about_repository_triggers_polls_at_once() {
     scene.until("the interval looked, too", || settled(&scene) == 2);
     assert!(looks(&scene).iter().any(|look| look["key"] == "webhook:3"));
 
-    // Many more deliveries cause one more poll of each, ten seconds later.
+    // Many more deliveries cause one more poll of each schedule, ten seconds later.
     for number in 0..200 {
         let id = format!("more-{number}");
         assert_eq!(answer(scene.github("hook", &id, "issues", &body("OCTO/cat"))).await.0, 202);

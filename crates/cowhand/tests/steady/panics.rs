@@ -25,7 +25,7 @@ async fn attempt_continues_after_panic() {
     }
 }
 
-/// A job that panics each time is not held for ever, and nothing of it is left.
+/// A job whose attempt task panics each time fails in the end, and no process of it is left.
 #[tokio::test]
 async fn job_fails_after_repeated_panics() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; echo working; sleep 1000");

@@ -56,7 +56,7 @@ struct Memory {
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     memory: Memory,
-    /// Runtime of the server, which ends with this.
+    /// Runtime of the server. The server ends when the runtime is dropped.
     _runtime: Runtime,
 }
 

@@ -113,7 +113,7 @@ fn traces_show_failures_retries_and_links() {
     let root = named(&spans, "job shaky");
     assert_eq!((root["status"]["code"].as_u64(), times(root).1), (Some(1), times(second).1));
 
-    // A job that came from another one links to it.
+    // The trace of a retry links to the trace of the earlier job.
     let again = scene.json(&["retry", &broken]);
     let again = again["id"].as_str().unwrap();
     let spans = scene.trace(&collector, again);

@@ -55,7 +55,7 @@ fn error_of_failed_start_is_a_json_object() {
     assert_eq!((lines.len(), &lines[0]["level"]), (1, &"ERROR".into()));
     assert!(lines[0]["message"].as_str().unwrap().contains("colour"), "{said}");
     assert!(!said.contains("canary"), "{said}");
-    // A person who starts it in the background reads text.
+    // A person who starts the daemon in the background gets the error as text.
     let (code, _, said) = scene.run(&["start", "-d", "--log-format", "json"]);
     assert_eq!(code, Some(3));
     assert!(said.starts_with("error: ") && said.contains("colour") && !said.contains("\"level\""), "{said}");

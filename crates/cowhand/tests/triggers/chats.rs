@@ -99,7 +99,7 @@ async fn each_chat_goes_on_with_its_own_session(home: FleetFolder) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The second message waits for the end of the first; those of other chats do not.
+/// The second message of a chat waits for the job of the first; messages of other chats do not wait.
 async fn one_message_of_a_chat_at_a_time(home: FleetFolder) {
     let fleet = home.start(vec![agent(&home)], Registry::default()).await;
     let first = say(&fleet, "1", "C1", None, "be patient").await;

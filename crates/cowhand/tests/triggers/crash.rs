@@ -34,7 +34,7 @@ async fn dies_at(place: &str, home: FleetFolder) {
     std::fs::write(home.path().join("cowhand.yaml"), config).unwrap();
     let mut daemon = start(&home, Some(place));
     for _ in 0..3 {
-        // The second and the third may come too late for this daemon.
+        // The daemon may die before the second or the third call.
         cowhand(&home)
             .args(["trigger", "builder", "build"])
             .stdout(Stdio::null())

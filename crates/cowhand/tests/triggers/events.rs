@@ -182,7 +182,7 @@ async fn clear_verb_fires_schedule() {
     assert!(daemon.wait().unwrap().success());
 }
 
-/// The circle was not checked, since a program provides the agents.
+/// Only a config is checked for circles of schedules, and here a program provides the agents.
 #[tokio::test]
 async fn circle_of_dispatch_results_ends() {
     let home = FleetFolder::sqlite();
@@ -211,7 +211,7 @@ async fn idle_listener_does_not_query_store_repeatedly() {
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"dispatch_result"}"#, "x");
     let fleet = home.start(vec![agent], Registry::default()).await;
     wait_for("a first look", async || fleet.state().check_count > 0).await;
-    // A listener that queries again and again never reaches this.
+    // With a listener that queries again and again, this moment never comes.
     wait_for("a quiet moment", async || {
         let before = fleet.state().check_count;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;

@@ -125,7 +125,7 @@ async fn enabled_renamed_schedule_fires_for_all_items_again() {
     assert!(fleet.enable(&name("a"), &"new".parse().unwrap()).await.is_ok());
     wait_for("both fire again", async || ledger(&fleet, id("a", "new")).await.len() == 2).await;
     assert_eq!(jobs(&fleet).await.len(), 4);
-    // If it is adopted afterwards, the firings of both count once.
+    // If the new schedule adopts the old one afterwards, an item that fired in both counts once.
     fleet
         .set_agents(vec![agent_with_schedule(home.idle_agent("a"), "new", &fake, Some(("a", "old")))])
         .await

@@ -197,7 +197,7 @@ async fn delivery_waits_while_permission_cannot_be_read() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// Trust also applies to polled lists and to chat messages. A chat knows no permissions, so only `allow_authors`
+/// Trust also applies to polled lists and to chat messages. A chat has no permissions, so only `allow_authors`
 /// counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trust_applies_to_lists_and_chats() {

@@ -116,7 +116,7 @@ fn doctor_requests_status_once() {
     let daemon = UnixListener::bind(fleet.path().join(".cowhand/sock")).unwrap();
     let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let requests = std::sync::Arc::clone(&asked);
-    // A daemon that has no store.
+    // A fake daemon whose store does not answer.
     std::thread::spawn(move || {
         for stream in daemon.incoming().flatten() {
             let mut request = String::new();
@@ -187,7 +187,7 @@ fn pages_stay_pages_while_the_server_is_frozen() {
     assert_eq!(get_with_token(fleet.place(), "/", &token).unwrap().status, 200);
 }
 
-/// Without a daemon, the verb reads the store itself. That nothing runs is known without it.
+/// Without a daemon, `status` reads the store itself. Even if it cannot read the store, it shows that no daemon runs.
 #[test]
 fn status_says_that_no_daemon_runs_although_the_server_is_away() {
     let mut server = Postgres::start();

@@ -90,10 +90,10 @@ fn verbs_work_on_full_disk_and_report_it() {
     tmpfs::fill(fleet.namespace(), &fleet.path());
     wait_for("it to be not ready", || ready(&fleet) == 503);
     let answer = get(fleet.place(), "/readyz").unwrap();
-    // Anybody can ask this, so it names no path.
+    // Anybody can request `/readyz`, so the answer names no path.
     assert_eq!(answer.body, format!("{}\n", full("the state folder")), "{answer:?}");
     let folder = fleet.path().join(".cowhand").display().to_string();
-    // The first use of the token would be recorded in the store.
+    // These requests succeed although the first use of the token cannot be recorded in the store.
     for path in ["status", "jobs", "schedules"] {
         let answer = get_with_token(fleet.place(), &format!("/api/v1/{path}"), &token).unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");

@@ -42,7 +42,7 @@ fn killed_at(kind: &str, place: &str) {
     assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {place}");
 }
 
-/// Git is slow here: a filter of the user delays each file with this command.
+/// Creates a fleet in which git is slow: a filter in the user's git config delays each file with the command `delay`.
 pub(super) fn slow_scene(kind: &str, delay: &str) -> Scene {
     let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
     let scene = Scene::new("echo x > made", &isolation);

@@ -217,7 +217,7 @@ fn diff_shows_changes_that_agent_tries_to_hide() {
             let diff = scene.diff(job["id"].as_str().unwrap());
             assert!(diff.contains("\n+mine\n") && diff.contains("\n+new\n"), "{kind} {hide}: {diff}");
             let told = diff.starts_with("# cowhand: the agent changed the `.git` of its workspace");
-            // The `.git` of a clone is its own.
+            // A clone has its own `.git`.
             let is_told = is_told && !(kind == "clone" && hide.contains("git init"));
             assert_eq!(told, is_told, "{kind} {hide}: {diff}");
         }

@@ -102,7 +102,7 @@ fn workspace_is_kept_while_its_repository_is_away() {
     }
 }
 
-/// A workspace that `cleanup` keeps, without a diff when the daemon ends.
+/// The daemon ends before it has made the diff of a workspace that `cleanup` keeps.
 #[test]
 fn missing_diff_of_kept_workspace_is_made_after_restart() {
     let scene = Scene::started(&format!("{WORK}; exit 1"), &json!({}));
@@ -141,7 +141,7 @@ fn diff_waits_for_index_of_repository() {
     scene.assert_clean();
 }
 
-/// The diff is kept, and only then the repository is missing.
+/// The repository is removed after the diff is kept.
 #[test]
 fn clone_with_commits_outlives_a_missing_repository() {
     let script = format!("{WORK}; exit 1");

@@ -104,7 +104,7 @@ pub(super) async fn list(
     }
     let asks =
         if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
-    // Without a daemon, nobody has recorded which of them have expired.
+    // Without a daemon, the store still lists expired asks as open.
     let seen = asks.into_iter().map(|ask| ask.seen_at(api.now()));
     Ok(Json(Page::all(seen.filter(|ask| all.is_on() || ask.state == AskState::Open).collect())))
 }

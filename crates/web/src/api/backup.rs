@@ -21,7 +21,7 @@ use cowhand_store::audit;
 
 pub(super) const BACKUP_MEDIA_TYPE: &str = "application/vnd.sqlite3";
 
-/// Path of the endpoint. Its rule about callers does not depend on the scope of their token.
+/// Path of the endpoint, which refuses every token, whatever its scope.
 pub(crate) const BACKUP_PATH: &str = "/api/v1/backup";
 pub(crate) const ONLY_FOR_OWNER: &str = "a backup contains secrets, so only the owner of the state folder can get it, and no token: run `cowhand backup FILE` on the daemon's machine";
 const CHUNK_BYTES: usize = 1 << 18;
@@ -55,7 +55,7 @@ pub(super) async fn backup(
     Ok((headers, Body::from_stream(chunks)).into_response())
 }
 
-/// Returns the next chunk, and the file if there may be more; `None` at the end of the file.
+/// Reads the next chunk. Returns the chunk and the file, an error without the file, or `None` at the end of the file.
 fn next_chunk(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
     let mut chunk = vec![0; CHUNK_BYTES];
     match file.read(&mut chunk) {

@@ -76,7 +76,7 @@ impl Client {
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
 
-    /// Checks whether the last daemon stopped in an orderly way. A killed daemon did not.
+    /// Checks whether the last daemon stopped in an orderly way, and was not killed.
     pub fn daemon_has_stopped(state: &StateFolder) -> bool {
         Socket::is_removed(state)
     }

@@ -17,7 +17,7 @@ use cowhand_engine::state::StateFolder;
 
 /// Time after which the daemon is checked, and the time limit for its answer to the check.
 const CHECK_AFTER: Duration = Duration::from_secs(5);
-/// Longest time without any answer, from the first check that gets no answer, before the request fails.
+/// Time from the first check without an answer until the request fails.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// Time limit for the answer to a check, after an earlier request of the command has failed with [`MAX_SILENCE`].
 const LATER_CHECK_TIMEOUT: Duration = Duration::from_secs(1);

@@ -24,8 +24,8 @@ pub(super) fn is_job() -> bool {
     matches!(audit::current(), Some(Actor::Job { .. }))
 }
 
-/// Refuses a request that only the agent of a running job may send, if another caller sends it. Later, nobody could
-/// distinguish such an ask, follow-up or report from one of the agent.
+/// Refuses callers other than the agent of a running job. An ask, follow-up or report of another caller would look like
+/// one of the agent.
 pub(super) async fn refuse_others(request: Request, next: Next) -> Result<Response, ApiProblem> {
     if is_job() {
         return Ok(next.run(request).await);

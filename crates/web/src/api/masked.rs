@@ -1,4 +1,4 @@
-//! Removes known secrets from answers. An item, a prompt or a message from outside may contain one.
+//! Removes known secrets from answers. An item, a prompt or a message from outside may contain a secret.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};

@@ -129,7 +129,7 @@ enum ApiBackend {
         roster: Arc<Roster>,
         sources: Arc<WorkSources>,
         redactor: Arc<Redactor>,
-        /// The `cowhand` program, which ends the git commands of this process with it.
+        /// Path of the `cowhand` program. As a minder, it ends the git commands of this process when this process ends.
         program: PathBuf,
     },
 }

@@ -72,7 +72,7 @@ impl Api {
         let history = self.store.history(job.clone()).await?;
         let attempts = history.map(|history| history.attempts).unwrap_or_default();
         let node = attempts.last().map(|attempt| attempt.node.clone());
-        // Only one node uses an SQLite store. Its name is another one after a restore in a new folder.
+        // Only one node uses an SQLite store. The name of that node changes after a restore in a new folder.
         if !self.store.is_postgres() {
             return Ok(OutputPlace { node, elsewhere: Vec::new() });
         }

@@ -76,7 +76,7 @@ impl ApiProblem {
         Self::new(Code::BadRequest, message)
     }
 
-    /// Builds the problem for a wrong query; `text` is the message of axum, which contains that of Serde.
+    /// Builds the problem for a wrong query; `text` is the message of axum, which contains the message of Serde.
     pub(crate) fn bad_query(text: &str) -> Self {
         let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
         let (field, error) = text.split_once(": ").unwrap_or(("", text));

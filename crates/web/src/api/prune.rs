@@ -1,4 +1,4 @@
-//! Removal of jobs: those that `retention` does not keep, or one by name.
+//! Removal of the jobs that `retention` does not keep, or of one named job.
 
 use axum::Json;
 use axum::extract::{Path, State};

@@ -27,8 +27,8 @@ const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct SocketPath {
     /// Path in the state folder.
     pub(crate) link: PathBuf,
-    /// Path at which the socket is bound. It is another path if `link` is too long for a socket; `link` is then a
-    /// symbolic link.
+    /// Path at which the socket is bound: `link` itself or, if `link` is too long for a socket, a shorter path to which
+    /// `link` is a symbolic link.
     pub(crate) real: PathBuf,
 }
 

@@ -233,8 +233,8 @@ pub(super) async fn one(
 }
 
 impl Api {
-    /// Returns the items of a queue, with `claimed` also the claimed ones. Fails if the source does not answer in time.
-    /// Also asks the daemon to send undelivered results again.
+    /// Returns the items of a queue; with `claimed`, also the claimed items. Fails if the source does not answer in
+    /// time. Also asks the daemon to send undelivered results again.
     async fn items(
         &self,
         queue: &Queue,

@@ -1,5 +1,5 @@
-//! Standard input and output of an MCP server. A line that is not JSON is answered with the error that JSON-RPC requires,
-//! because the library drops such a line.
+//! Standard input and output of an MCP server. The library drops a line that is not JSON, so this module answers such a
+//! line with the error that JSON-RPC requires.
 
 use tokio::io::{
     AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, duplex, split,
@@ -7,11 +7,11 @@ use tokio::io::{
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Maximum number of bytes between the server and a stream.
+/// Size of the buffer in each direction between the server and this module.
 const BUFFER_BYTES: usize = 64 * 1024;
 const MAX_WAITING_ANSWERS: usize = 16;
 
-/// Answer to a line that is not JSON. Its request is unknown, so it has no id.
+/// Answer to a line that is not JSON. The answer has no id, because the request is unknown.
 const PARSE_ERROR: &str =
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the line is not JSON"}}"#;
 
@@ -28,7 +28,7 @@ pub(super) fn connect(
     (server, tokio::spawn(write(BufReader::new(from_server), refused, output)))
 }
 
-/// Passes on the lines that are JSON. Ends with the input or with the server.
+/// Passes on the lines that are JSON, until the input or the server ends.
 async fn read(
     mut input: impl AsyncBufReadExt + Unpin,
     mut server: impl AsyncWrite + Unpin,
@@ -48,7 +48,7 @@ async fn read(
         }
         line.clear();
     }
-    // The server has ended if this fails.
+    // If this fails, the server has ended.
     server.shutdown().await.ok();
 }
 

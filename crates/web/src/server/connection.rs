@@ -56,7 +56,7 @@ struct ConnectionCounts {
     by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// Connection of an address, counted until this is dropped.
+/// Connection of an address. It is counted until this guard is dropped.
 struct ConnectionGuard {
     counts: Arc<ConnectionCounts>,
     address: IpAddr,
@@ -224,8 +224,8 @@ pub(super) async fn serve_stream<S, P>(
     }
 }
 
-/// Returns the size of the head of a request. The read buffer alone is no exact limit, because the last read may make
-/// it larger.
+/// Returns the size of the head of a request. The limit of the read buffer is not exact, because the last read may
+/// exceed it.
 fn head_bytes<B>(request: &hyper::Request<B>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     // Each header has a colon, a space and the end of its line.

@@ -22,7 +22,7 @@ const BODY_UNIT: usize = 1 << 10;
 const MAX_BODY_UNITS: usize = 4 * MAX_BODY_BYTES / BODY_UNIT;
 /// Memory of the bodies of one address, in units: half of the total, so that one address cannot block the others.
 const MAX_BODY_UNITS_PER_ADDRESS: usize = MAX_BODY_UNITS / 2;
-/// Number of addresses above which those without a delivery in progress are removed.
+/// Number of stored addresses above which addresses without a delivery in progress are removed.
 const MAX_ADDRESSES: usize = 1_000;
 /// Maximum number of deliveries at a time from addresses with too many wrong deliveries. A delivery whose body
 /// never arrives counts until the timeout of the body, half a minute.

@@ -117,7 +117,7 @@ struct JobSocketState {
 #[derive(Debug, Clone, Default)]
 struct RequestCounts(Arc<Mutex<HashMap<JobId, usize>>>);
 
-/// Running request, counted until this is dropped.
+/// Running request. It is counted until this guard is dropped.
 #[derive(Debug)]
 struct RequestGuard {
     requests: RequestCounts,

@@ -30,7 +30,7 @@ const SCHEME_HEADERS: [(Scheme, &str); 4] = [
 ];
 const SLACK_TIME_HEADER: &str = "x-slack-request-timestamp";
 
-/// Maximum difference between the clock of this machine and the time of a signature that has one.
+/// Maximum difference between the clock of this machine and the time in a signature. Not all schemes have a time.
 const MAX_SIGNATURE_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,8 +119,8 @@ impl WebhookReceiver {
         })
     }
 
-    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong or stale signature. Accepts a
-    /// missing one only if the schedule allows unsigned deliveries and the server is reachable only from this machine.
+    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong or stale signature. Accepts an
+    /// unsigned delivery only if the schedule allows it and the server is reachable only from this machine.
     fn check(
         &self,
         settings: &WebhookSettings,

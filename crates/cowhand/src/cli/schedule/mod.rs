@@ -210,7 +210,8 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                 .skip_reason
                 .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
                 .map(|reason| match note.strip_prefix(": ") {
-                    // The note states that the job is pending, or that it can never fire, so the reason is left out.
+                    // The note states that the job is pending, or that the schedule can never fire, so the reason is
+                    // left out.
                     Some(note) if reason == SkipReason::AlreadyRunning || view.never_fires.is_some() => {
                         note.to_owned()
                     }

@@ -127,7 +127,7 @@ async fn release_removes_only_the_claim_from_a_closed_issue() {
     }
 }
 
-/// A person closes an issue that was given up: the commands that find this out forget its failures.
+/// A person closes an issue that was given up. A command that reads the issue afterwards removes its failures.
 #[tokio::test]
 async fn closed_issue_is_no_longer_given_up() {
     for by_list in [true, false] {

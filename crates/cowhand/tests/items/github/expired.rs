@@ -9,7 +9,7 @@ use crate::{jobs, stop, until};
 #[tokio::test]
 async fn expired_claims_of_dead_fleet_are_put_back_and_done() {
     let hub = Hub::new("cat", "", OFTEN).await;
-    // The claimant of issue 1 died after the changes of both labels, that of issue 2 between them.
+    // The claimant of issue 1 died after it had changed both labels, the claimant of issue 2 between the two changes.
     hub.fake.add(1, &["agent-working", "bug"]);
     hub.fake.add(2, &["ready", "agent-working"]);
     // The claim of issue 3 has not expired, issue 4 was claimed by hand, and issue 5 is blocked by a person.

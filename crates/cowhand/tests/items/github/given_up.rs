@@ -34,7 +34,7 @@ async fn action_of_person_resets_failure_count_of_issue() {
             }
             _ => {}
         }
-        // The label that the first failure put back is cowhand's own, and resets nothing.
+        // After the first failure, cowhand itself sets the label again. This does not reset the failures.
         let told = tokio::time::timeout(Duration::from_mins(2), until(&mut events, 1, failed)).await;
         told.unwrap_or_else(|_| panic!("{act}: it was not tried again"));
         expected += 2;
@@ -46,7 +46,7 @@ async fn action_of_person_resets_failure_count_of_issue() {
     let comments = hub.fake.issue(7).comments;
     let noted = comments.iter().filter(|comment| comment.body.contains("The server is back.")).count();
     assert_eq!(noted, 1, "{comments:?}");
-    // A person closes it: the failures are forgotten, and it cannot be retried.
+    // A person closes the issue: its failures are forgotten, and it cannot be retried.
     hub.fake.state().issues.get_mut(&7).unwrap().is_closed = true;
     let closed = fleet.retry_item(&id, ItemScope::default()).await.unwrap_err();
     assert_eq!(

@@ -26,7 +26,7 @@ async fn comments_name_the_fleet() {
         let mut events = fleet.subscribe_after(0);
         until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
         let issue = hub.fake.issue(7);
-        // Without one, the name of the config's folder is used.
+        // Without a name in the config, the name of the config's folder is used.
         let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
         let words = format!("**cowhand: done** (fleet ` {} `, ` job-", name.unwrap_or(folder));
         assert_eq!(said(&issue, &words).len(), 1, "{words}: {:?}", issue.comments);

@@ -81,7 +81,7 @@ pub(crate) enum Scenario {
     Question,
     /// One shell command after another, with a delay before each answer.
     Loop,
-    /// The same without a delay.
+    /// One shell command after another, without a delay.
     Spin,
     /// A shell command that does not end, with a child in its own session.
     Setsid,
@@ -227,7 +227,7 @@ impl Shared {
         let desk = request.split_once("/desk-").map_or("", |(_, rest)| rest);
         let end = desk.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(desk.len());
         self.desks.send_if_modified(|desks| desks.insert(desk[..end].to_owned()));
-        // The test fails before the agents time out.
+        // This needs no time limit: if an agent is missing, the test fails before the other agents time out.
         let _ = self.desks.subscribe().wait_for(|desks| desks.len() >= SHARING).await;
     }
 
@@ -305,7 +305,7 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
         Scenario::Loop => 250,
         _ => 0,
     });
-    // A cut stream begins and never ends.
+    // A cut stream breaks off after half of its events.
     let count = if scenario == Scenario::Cut { events.len() / 2 } else { events.len() };
     let events = stream::iter(events.into_iter().take(count)).then(move |event| async move {
         tokio::time::sleep(pause).await;

@@ -19,7 +19,7 @@ pub(super) fn follow(scene: &Scene) {
     ] {
         assert!(advised.contains(expected), "{expected} in {advised:?}");
     }
-    // The advice to retry an item names a trigger that takes the item afterwards.
+    // Triggers run last, because the advice to retry an item names a trigger that takes the item afterwards.
     let (triggers, others): (Vec<&String>, Vec<&String>) =
         advised.iter().partition(|command| command.starts_with("trigger "));
     for command in others.into_iter().chain(triggers) {

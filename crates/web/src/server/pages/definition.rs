@@ -43,8 +43,8 @@ impl Pages {
     }
 }
 
-/// Keys that [`part`] does not list with the other keys, but shows separately; `timezone` only for schedules of the
-/// clock.
+/// Keys that [`part`] does not list with the other keys, but shows separately. `timezone` is shown only for schedules
+/// that the clock fires.
 const SHOWN_ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {

@@ -85,7 +85,7 @@ pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     html! { time.number datetime=(since) title=(exact) data-elapsed { (length) } }
 }
 
-/// Shows how long a job ran, or has run so far; `–` for other jobs.
+/// Shows how long a job ran, or has run so far; `–` for a job that does not run and has no duration.
 pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
     match (job.duration_seconds, job.run_started_at) {
         (Some(length), Some(_)) => html! { span.number { (duration::seconds_in_words(length)) } },

@@ -145,8 +145,8 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     }
 }
 
-/// Returns why a schedule that is not disabled does not fire, or why a firing of a schedule, even of a disabled one,
-/// cannot be prepared.
+/// Returns why a schedule does not fire although it is not disabled, or why its firing cannot be prepared. A disabled
+/// schedule can also have a firing that cannot be prepared.
 fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),

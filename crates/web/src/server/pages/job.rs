@@ -120,8 +120,7 @@ fn head(
     }
 }
 
-/// Shows which output is on other nodes. This part is live, so it is correct also if a job that waited starts on
-/// another node.
+/// Shows which output is on other nodes. This part is live, because a pending job may start on another node.
 fn elsewhere_part(elsewhere: Option<&str>) -> Markup {
     html! {
         @if let Some(elsewhere) = elsewhere { p.alert { (Text(elsewhere)) } }

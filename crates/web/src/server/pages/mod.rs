@@ -52,8 +52,8 @@ use crate::api::{Api, ApiProblem, Client, Code, Page, method_not_allowed, requir
 use layout::{Frame, Tab};
 
 tokio::task_local! {
-    /// `seq` of the newest event before any data of the current page was read. Later events, even those during the
-    /// reading, are new to the page.
+    /// `seq` of the newest event before any data of the current page was read. Every later event is new to the page,
+    /// even if it happened while the data was read.
     static NEWEST_EVENT: i64;
 }
 

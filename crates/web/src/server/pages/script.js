@@ -11,7 +11,7 @@
   const clock = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
   const hours = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hour12: false });
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
-  // The rules of crates/core/src/duration.rs.
+  // Formats a duration by the rules of crates/core/src/duration.rs.
   function span(milliseconds) {
     const units = [['d', 86400], ['h', 3600], ['m', 60], ['s', 1]];
     const seconds = Math.max(0, milliseconds / 1000);
@@ -143,8 +143,8 @@
   }
   const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent} ${element.dataset.answer ?? ''}`;
 
-  // ---- Events. A hidden page closes its connection, because a browser has only six for a server and there may be many
-  // tabs.
+  // ---- Events. A hidden page closes its connection, because a browser opens at most six connections to a server and
+  // there may be many tabs.
   const { seq, follow } = document.body.dataset;
   let after = seq;
   let events;
