@@ -60,7 +60,7 @@ pub struct Engine {
     /// Path of this executable, which is also the keeper.
     pub program: PathBuf,
     pub watch: Watch,
-    pub growth: OutputNotifier,
+    pub output_notifier: OutputNotifier,
     /// Wakes the daemon loop after something that may change the plan.
     pub nudge: Notify,
     /// Trigger types that are not built in.
@@ -82,7 +82,7 @@ pub struct Engine {
     /// Address of the server, as soon as it listens.
     pub listens_at: OnceLock<SocketAddr>,
     /// Lock that is held while a worktree is made, and while a workspace is passed on or removed.
-    pub workspaces: tokio::sync::Mutex<()>,
+    pub workspace_lock: tokio::sync::Mutex<()>,
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
     pub config: Current,
@@ -134,8 +134,8 @@ impl Home {
     }
 
     /// Records in the lock file that the fleet has started.
-    pub(crate) fn clear_pid(&self) {
-        self.held_lock().clear_pid();
+    pub(crate) fn mark_started(&self) {
+        self.held_lock().mark_started();
     }
 
     /// Records in the lock file that this process answers on the owner's socket.
@@ -209,7 +209,7 @@ impl Engine {
             clock,
             program,
             watch: Watch::new(),
-            growth: OutputNotifier::default(),
+            output_notifier: OutputNotifier::default(),
             nudge: Notify::new(),
             triggers,
             wakes: Wakes::default(),
@@ -222,7 +222,7 @@ impl Engine {
             is_ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             listens_at: OnceLock::new(),
-            workspaces: tokio::sync::Mutex::default(),
+            workspace_lock: tokio::sync::Mutex::default(),
             unfinished: Unfinished::default(),
             config: Current::new(loaded),
             answer_waits: AnswerWaits::default(),

@@ -124,9 +124,8 @@ const INHERITED_VARIABLES: [&str; 16] = [
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",
 ];
-/// Prefixes of further variables that every agent gets: language, folders, and access to a provider.
-const INHERITED_PREFIXES: [&str; 9] =
-    ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
+/// Prefixes of further variables that every agent gets: language and folders.
+const INHERITED_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 
 /// Returns whether an agent's processes get this variable of the daemon's environment. Every agent gets the variables
 /// above and those that `pass_env` names. An agent with `inherits_environment` and without a sandbox also gets all
@@ -139,6 +138,7 @@ pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
         || named
         || INHERITED_VARIABLES.contains(&upper.as_str())
         || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
+        || description::is_variable_of_runtime(name)
 }
 
 /// Prefix of the variables that the daemon reads or sets. An agent that inherits the daemon's environment inherits such

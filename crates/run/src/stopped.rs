@@ -13,7 +13,8 @@ use super::supervision::AttemptState;
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Stopped {
     /// The job is cancelled, for example by a person, by a later firing, or because the daemon stops.
-    Asked,
+    #[serde(rename = "asked")]
+    Cancelled,
     TookTooLong {
         limit_ms: i64,
     },

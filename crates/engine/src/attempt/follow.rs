@@ -203,7 +203,7 @@ impl AttemptTask {
             let is_cancelled = matches!(stop_request, StopRequest::Cancel | StopRequest::CancelNow);
             if is_cancelled && advances >= MAX_ADVANCES_IF_CANCELLED {
                 output.tail.skip_rest(self.now(), &mut |_| {})?;
-                self.engine.growth.notify(self.job.id());
+                self.engine.output_notifier.notify(self.job.id());
                 break;
             }
             output = self.advance(output, rules).await?;
@@ -230,7 +230,7 @@ impl AttemptTask {
             output.config = config;
             output.tail.set_redactor(self.redactor(rules));
         }
-        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
+        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.output_notifier.clone());
         run_blocking(move || {
             let mut grew = false;
             output.tail.advance(now, &mut |_| grew = true)?;

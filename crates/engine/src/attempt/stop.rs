@@ -221,7 +221,7 @@ impl AttemptTask {
             None
         });
         Some(match stopped? {
-            Stopped::Asked => StopReason::Cancelled,
+            Stopped::Cancelled => StopReason::Cancelled,
             Stopped::TookTooLong { limit_ms } => {
                 StopReason::TookTooLong(SignedDuration::from_millis(limit_ms))
             }
@@ -240,7 +240,7 @@ fn stored_reason(reason: StopReason) -> Option<Stopped> {
     let millis = |limit: SignedDuration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
     match reason {
         StopReason::Abandoned => None,
-        StopReason::Cancelled => Some(Stopped::Asked),
+        StopReason::Cancelled => Some(Stopped::Cancelled),
         StopReason::TookTooLong(limit) => Some(Stopped::TookTooLong { limit_ms: millis(limit) }),
         StopReason::SilentTooLong(limit) => Some(Stopped::SilentTooLong { limit_ms: millis(limit) }),
         StopReason::OverBudget(Breach::Over(_)) => Some(Stopped::OverBudget),

@@ -166,7 +166,7 @@ async fn git_guard<'a>(
 ) -> Result<Option<MutexGuard<'a, ()>>, WorkDirError> {
     match kind {
         IsolationKind::Worktree => stoppable
-            .unless_stopped(engine.workspaces.lock())
+            .unless_stopped(engine.workspace_lock.lock())
             .await
             .map(Some)
             .map_err(|_| WorkDirError::Stopped),
@@ -181,7 +181,7 @@ pub(super) async fn take(
     directory: &Path,
     job: &JobId,
 ) -> Result<Result<Option<PathBuf>, NotContinued>, StoreError> {
-    let _guard = engine.workspaces.lock().await;
+    let _guard = engine.workspace_lock.lock().await;
     let Ok(folder) = folder(engine) else { return Ok(Err(NotContinued::NoWorkspaces)) };
     let below = directory.strip_prefix(&folder).ok();
     let exists = |below: &&Path| Root::open(&folder).and_then(|root| root.directory(below)).is_ok();
@@ -350,7 +350,7 @@ fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
 }
 
 async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
-    let _guard = engine.workspaces.lock().await;
+    let _guard = engine.workspace_lock.lock().await;
     let workspace = stored.workspace.clone();
     // Another job may have taken the workspace meanwhile.
     match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {

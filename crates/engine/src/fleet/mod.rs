@@ -204,7 +204,7 @@ impl Fleet {
             daemon.run(lifecycle_receiver, &lifecycle_sender).await;
             ended_sender.send_replace(true);
         });
-        engine.home.clear_pid();
+        engine.home.mark_started();
         let reloads = watch::Sender::new(());
         let config_refused = watch::Sender::new(None);
         let config_lock = Arc::default();

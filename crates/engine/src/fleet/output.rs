@@ -48,12 +48,12 @@ impl Fleet {
 
     /// Returns a signal of new output of the job.
     pub fn growth_of(&self, job: &JobId) -> watch::Receiver<()> {
-        self.engine.growth.subscribe(job)
+        self.engine.output_notifier.subscribe(job)
     }
 
     /// Returns a signal of new output of any job.
     pub fn output_growth(&self) -> watch::Receiver<()> {
-        self.engine.growth.subscribe_all()
+        self.engine.output_notifier.subscribe_all()
     }
 
     /// Returns the result that the job's agent has stated, or its last message. For a running job, this is the last

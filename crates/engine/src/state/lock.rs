@@ -122,7 +122,7 @@ impl StateLock {
     }
 
     /// Removes the pid from the lock file: a fleet without the owner's socket does not need it.
-    pub(crate) fn clear_pid(&self) {
+    pub(crate) fn mark_started(&self) {
         let _ = self.file.set_len(0);
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let holders = || (state.starting_process(), state.lock_holder());
         lock.write_starting();
         assert_eq!(holders(), (Some(std::process::id()), None));
-        lock.clear_pid();
+        lock.mark_started();
         assert_eq!(holders(), (None, None));
         lock.write_starting();
         lock.write_pid();

@@ -34,6 +34,7 @@ pub(super) const DESCRIPTION: Description = Description {
     reader: Reader::command,
     interactive: &[],
     missing_session_messages: &[],
+    variable_prefixes: &[],
     homes: &[],
     provider: None,
 };

@@ -67,6 +67,9 @@ pub struct Description {
     pub interactive: &'static [&'static str],
     /// Messages of the program for a missing session. `{id}` stands for the id of the session.
     pub missing_session_messages: &'static [&'static str],
+    /// Prefixes of the variables of the daemon's environment that belong to this program or its providers. Every agent
+    /// gets them.
+    pub variable_prefixes: &'static [&'static str],
     /// Files and folders of the program: sessions, settings, logins. In a sandbox they are writable, or replaced by
     /// private folders.
     pub homes: &'static [RuntimePath],
@@ -149,6 +152,12 @@ pub const fn description(runtime: Runtime) -> &'static Description {
 pub fn key_variables(agent: &Agent) -> Vec<&'static str> {
     let providers = Runtime::ALL.into_iter().filter_map(|runtime| description(runtime).provider);
     providers.flat_map(|provider| provider(agent).keys).map(|(variable, ..)| *variable).collect()
+}
+
+/// Returns whether a variable of the daemon's environment belongs to the program of a runtime, or to its provider.
+pub fn is_variable_of_runtime(name: &str) -> bool {
+    let prefixes = Runtime::ALL.into_iter().flat_map(|runtime| description(runtime).variable_prefixes);
+    prefixes.into_iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Why a runtime cannot resume, fork or open a session. The message is for people.

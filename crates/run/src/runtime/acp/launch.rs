@@ -23,6 +23,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &[],
     missing_session_messages: &[MISSING_SESSION],
     // The agent's program and its folders are known only from the config, so the sandbox takes them from there.
+    variable_prefixes: &[],
     homes: &[],
     provider: None,
 };

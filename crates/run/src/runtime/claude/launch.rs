@@ -98,6 +98,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::claude,
     interactive: &["--resume"],
     missing_session_messages: &["No conversation found with session ID: {id}"],
+    variable_prefixes: &["ANTHROPIC_", "CLAUDE_"],
     homes: &[
         RuntimePath::folder("CLAUDE_CONFIG_DIR", ".claude"),
         RuntimePath { is_folder: false, ..RuntimePath::folder("", ".claude.json") },

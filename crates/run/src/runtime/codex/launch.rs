@@ -21,6 +21,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::codex,
     interactive: &["resume"],
     missing_session_messages: &["no rollout found for thread id {id}"],
+    variable_prefixes: &["OPENAI_", "CODEX_"],
     homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
     provider: Some(|_| ProviderAccess {
         address_variable: "OPENAI_BASE_URL",

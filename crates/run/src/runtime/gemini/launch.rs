@@ -21,6 +21,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
         "Invalid session identifier \"{id}\"",
         "No previous sessions found for this project",
     ],
+    variable_prefixes: &["GEMINI_", "GOOGLE_"],
     homes: &[HOME],
     provider: Some(|_| ProviderAccess {
         address_variable: "GOOGLE_GEMINI_BASE_URL",

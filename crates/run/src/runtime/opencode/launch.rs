@@ -22,6 +22,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::opencode,
     interactive: &["--session"],
     missing_session_messages: &["Session not found"],
+    variable_prefixes: &["OPENCODE_"],
     homes: &[
         RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_DATA_HOME", ".local/share") },
         RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_STATE_HOME", ".local/state") },
