@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 use uuid::Uuid;
 
-/// Maximum length of a name from outside that is in an index of the store. The index of PostgreSQL refuses long texts.
+/// Maximum length of a name from outside in an indexed column of the store. PostgreSQL cannot index long texts.
 const MAX_INDEXED_BYTES: usize = 1_000;
 const MAX_FIRST_WORD: usize = 50;
 
 /// Returns `text`, or its first word and a UUID derived from all of it if it is too long for an index. Different texts
-/// have different results. More of the text is not kept, because a part of a secret would not be recognised.
+/// have different results. No more of the text is kept, because redaction does not recognise a part of a secret.
 pub fn indexed(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_INDEXED_BYTES {
         return Cow::Borrowed(text);

@@ -136,10 +136,11 @@ pub enum FailReason {
 /// Time at which an attempt ended. The attempt can be settled much later, and the wall clock can be set before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
-    /// The end on the wall clock as it was set then, but not before the start of the attempt and not after the time at
-    /// which the attempt is settled.
+    /// Wall time of the end, as the clock was set at the end. It is never before the start of the attempt, and never
+    /// after its settlement.
     pub recorded_at: Timestamp,
-    /// The end by the clocks as they are set when the attempt is settled. Intervals, pauses and backoffs count from it.
+    /// The same end, by the clocks as they are set when the attempt is settled. Intervals, pauses and backoffs count
+    /// from this time.
     pub counted_from: Moment,
 }
 

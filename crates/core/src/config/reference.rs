@@ -29,7 +29,7 @@ struct Names {
     /// Ids by `AGENT/SCHEDULE`; the name of an agent has no slash.
     schedules: HashMap<String, ScheduleId>,
     ids: HashSet<ScheduleId>,
-    /// Schedules of agents with errors, as `AGENT/SCHEDULE`. They exist, so naming them is not a second error.
+    /// Schedules of agents with errors, as `AGENT/SCHEDULE`. They exist, so a reference to them is not a second error.
     broken: HashSet<String>,
     /// Agents whose schedule names are not known.
     unread: HashSet<String>,
@@ -192,9 +192,10 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Finds cycles of two schedules: one waits for the jobs of all others, and the other does the same or names the
-    /// first. They start each other forever if one outcome starts both. A cycle that needs two different outcomes in
-    /// turn ends as soon as a job has another outcome, or when too many schedules have triggered each other in a row.
+    /// Finds cycles of two schedules. The first schedule waits for the jobs of all schedules. The second schedule does
+    /// the same, or names the first. The two start each other forever if the same outcome starts both. A cycle that
+    /// needs two different outcomes in turn ends as soon as a job has another outcome, or when too many schedules have
+    /// triggered each other in a row.
     fn find_mutual_cycles(
         &self,
         for_anyone: &[ScheduleRef<'_>],
@@ -247,7 +248,7 @@ struct ScheduleRef<'a> {
 }
 
 impl ScheduleRef<'_> {
-    /// Checks whether both schedules are enabled, and one outcome of a job starts both.
+    /// Checks whether both schedules are enabled, and the same outcome of a job starts both.
     fn shares_outcome(&self, other: &Self) -> bool {
         let status = |place: &Self| match &place.schedule.trigger {
             TriggerConfig::DispatchResult { status, .. } => *status,

@@ -9,7 +9,7 @@ use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 /// Minimum room for any value: a marker in quotes.
 const MIN_VALUE_ROOM: usize = MAX_MARKER_LENGTH + 2;
 
-/// Key of the note that states how many bytes were cut because whole fields are missing.
+/// Key of the note that states how many bytes the removed fields had.
 const CUT_NOTE_KEY: &str = "cut";
 
 /// Known fields of all types. All other fields of a message are extra.
