@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::next_firings::Outlook;
 
-/// Describes what was missed, if a daemon has been running since `start`.
+/// Describes the missed due times, if a daemon has been running since `start`.
 fn missed(scene: Scene, start: &str, now: &str) -> Option<String> {
     let scene = scene.up_since(start);
     let agent = &scene.roster.agents[0];
