@@ -125,7 +125,7 @@ impl Store {
         .await
     }
 
-    /// Returns the start of the oldest running daemon of another node; `None` if there is none.
+    /// Returns the start of the oldest running daemon of another node; `None` if no other daemon runs.
     pub async fn others_since(&self, node: String) -> Result<Option<Moment>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OTHERS, args![node]).await })).await?;
         let started = |row: &Row| row.moment_opt("started_at", "started_boot");

@@ -147,7 +147,7 @@ async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
 }
 
 /// Waits, then connects once outside the pool, and returns the error with which the server refuses the connection.
-/// Never returns if the server accepts it or does not answer.
+/// Never returns if the server accepts the connection or does not answer.
 async fn reason_of_refusal(options: &PgConnectOptions) -> sqlx::Error {
     sleep(REASON_CHECK_AFTER).await;
     match Box::pin(options.connect()).await {

@@ -136,7 +136,7 @@ async fn running_jobs_of_another_agent_are_waited_for(db: TestDb) {
     assert!(due.last().unwrap().ends_with(" ran"), "{due:?}");
 }
 
-/// Its agent may never come back, so the schedule does not wait for its next attempt.
+/// The agent may never come back, so the schedule does not wait for the next attempt of the job.
 async fn a_running_job_that_is_tried_again_stays_with_its_agent(db: TestDb) {
     let store = db.open().await;
     let old = roster(&[EVERY]);

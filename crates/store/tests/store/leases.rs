@@ -86,7 +86,7 @@ async fn renewal_returns_the_leases_still_held(db: TestDb) {
     assert_eq!(store.adopt("node-a".into(), MINUTE, at(400)).await.unwrap().len(), 2);
     assert!(store.adopt("node-b".into(), MINUTE, at(400)).await.unwrap().is_empty());
 
-    // The lease of the second job is not renewed any more, so it expires while the first one is valid.
+    // The lease of the second job is not renewed any more, so it expires while the lease of the first job is valid.
     let renewed = store.renew("node-a".into(), vec![first.id().clone()], MINUTE, at(430)).await.unwrap();
     assert_eq!(renewed.iter().map(|held| &held.job).collect::<Vec<_>>(), [first.id()]);
     let lapse = async |job: &Job| {
