@@ -170,7 +170,7 @@ pub struct OverBudget {
     pub unit: Unit,
     /// The limit, in millionths of a dollar or in tokens, like all following amounts.
     pub limit: u64,
-    /// Spending of ended attempts, plus the reported spending of running ones.
+    /// Spending of ended attempts, plus the reported spending of running attempts.
     pub spent: u64,
     /// Reservations of running attempts beyond their reported spending.
     pub reserved: u64,

@@ -390,8 +390,8 @@ impl Job {
         }
     }
 
-    /// Settles the running attempt, which ended at `now`: the job ends with `outcome`, or waits for another attempt if
-    /// the retry policy allows one.
+    /// Settles the running attempt, which ended at `now`: the job ends with `outcome`, or, if the retry policy allows
+    /// it, waits for another attempt.
     pub fn settle(
         &mut self,
         outcome: Outcome,

@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub schedules: HashMap<ScheduleId, ScheduleRecord>,
     /// All jobs that have not ended, oldest first.
     pub jobs: Vec<LiveJob>,
-    /// Firings without jobs yet; those of one schedule in the order in which they are prepared.
+    /// Firings without jobs yet. The firings of one schedule are in the order in which they are prepared.
     pub preparing: Vec<Preparing>,
     /// Work items that are being claimed for a job.
     pub claims: Vec<UnfinishedClaim>,
@@ -514,7 +514,7 @@ impl<'a> LiveWork<'a> {
 struct FiringPlaces {
     max: u32,
     ready: ReadyJobs,
-    /// Turns of the firings that have no job yet: those of this plan, and polls for which a place is kept.
+    /// Turns of the firings that have no job yet: firings of this plan, and polls for which a place is kept.
     fired: Vec<PlaceTurn>,
     /// Number of these polls that are claiming an item. The place of the poll is the place of the item.
     claiming: usize,

@@ -52,7 +52,7 @@ pub struct Roster {
     pub agents: Vec<Agent>,
     /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
-    /// Retention of the root file. Each agent has its own retention, in which unset keys are taken from this one.
+    /// Retention of the root file. Each agent has its own retention, whose unset keys are taken from here.
     pub retention: Retention,
     /// Prices of the root file.
     pub prices: Prices,
@@ -307,7 +307,7 @@ impl Agent {
         })
     }
 
-    /// Returns the rules of the strict sandbox: the configured ones, else the default.
+    /// Returns the rules of the strict sandbox: the configured rules, else the default rules.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
         let keys = self.program.known_runtime().provider().is_some();
         let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
@@ -505,7 +505,7 @@ impl Roster {
         self.retention.is_unlimited() && self.agents.iter().all(keeps)
     }
 
-    /// Returns the retention of the agent, or that of the root file if the agent is no longer in the fleet.
+    /// Returns the retention of the agent, or the retention of the root file if the agent is no longer in the fleet.
     pub fn retention(&self, name: &AgentName) -> Retention {
         self.agent(name).map_or(self.retention, |agent| agent.retention)
     }

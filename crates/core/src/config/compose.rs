@@ -199,7 +199,7 @@ fn written(
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
-/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, those that are for schedules.
+/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, the keys that are for schedules.
 fn split_defaults(defaults: &Node, agent: bool) -> Node {
     let mut part = defaults.clone();
     if let Value::Map(map) = &mut part.value {

@@ -1,4 +1,5 @@
-//! The problems (errors and warnings) of a config. They are collected, so that one problem does not hide the others.
+//! The problems (errors and warnings) of a config. They are collected, so that one problem does not hide other
+//! problems.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;

@@ -15,7 +15,7 @@ use crate::trigger::{EventTrigger, TriggerConfig, TriggerKind};
 
 /// All agents and schedules that can be referred to.
 pub(super) struct KnownNames<'a> {
-    /// Agents with their drafts, including those with errors, as far as they can be read.
+    /// Agents with their drafts, including agents with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
     /// True if the names of all agents are known.
     knows_all_agents: bool,
@@ -132,7 +132,7 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Returns the names of all agents that have one.
+    /// Returns the names of all agents that have a name.
     fn agent_names(&self) -> impl Iterator<Item = String> {
         self.agents.iter().filter_map(|(_, draft)| written_name(draft))
     }
@@ -168,8 +168,8 @@ impl<'a> KnownNames<'a> {
             || full_names(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
-    /// Finds cycles of schedules that name each other. Each schedule names at most one other, so this function follows
-    /// the references until a schedule repeats.
+    /// Finds cycles of schedules that name each other. Each schedule names at most one other schedule, so this function
+    /// follows the references until a schedule repeats.
     fn find_cycles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
         let places: HashMap<ScheduleId, ScheduleRef<'_>> =
             self.places().map(|place| (place.schedule.id, place)).collect();
@@ -269,7 +269,7 @@ impl ScheduleRef<'_> {
         }
     }
 
-    /// Returns the schedule whose jobs this one waits for.
+    /// Returns the schedule for whose jobs this schedule waits.
     fn upstream(
         &self,
         known: &KnownNames<'_>,

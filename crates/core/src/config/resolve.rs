@@ -406,7 +406,8 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// Checks that no MCP server of the agent has the name of the fleet's own MCP server, if the agent uses the latter.
+/// Checks that no MCP server of the agent has the name of the fleet's own MCP server, if the agent uses the fleet's
+/// server.
 fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let word = |key: &str| draft.node.get(key).and_then(Node::text);
     let needed = if word("permission_mode") == Some("ask") {

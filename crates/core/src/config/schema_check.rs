@@ -219,7 +219,8 @@ impl Checker<'_> {
         written != name
     }
 
-    /// Checks the value of a key, and reports what its schema states about the key itself.
+    /// Checks the value of a key, and reports a key that is pending, without effect, renamed or not allowed in this
+    /// file.
     fn property(&mut self, written: &str, entry: &mut Entry, property: &'static Json) -> Option<Json> {
         if !entry.node.is_null() {
             self.remarks(written, entry.key_at, property);
@@ -259,7 +260,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the properties that apply here: the object's own and those of the variant that `type` names.
+    /// Returns the properties that apply here: the properties of the object and of the variant that `type` names.
     fn sections(
         &mut self,
         node: &Node,

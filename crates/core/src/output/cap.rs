@@ -76,7 +76,7 @@ fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
 }
 
 /// Returns the maximum length of each part so that all parts together fit into `room`. Shorter parts stay whole and
-/// leave the room that they do not use to the others. If all parts fit, the result is `usize::MAX`.
+/// leave the room that they do not use to the longer parts. If all parts fit, the result is `usize::MAX`.
 fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     lengths.sort_unstable();
     let count = lengths.len();

@@ -1,4 +1,4 @@
-//! Due times that have passed and did not run: those that were missed, and those that wait.
+//! Due times that have passed and did not run: missed due times, and due times that wait.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Maximum number of due times that are examined after the first one that waits.
+/// Maximum number of due times that are examined after the first waiting due time.
 const MAX_COUNTED: usize = 1_000;
 
 /// Reason for which due times are missed. A daemon that stops fires nothing while it waits for running jobs.

@@ -162,7 +162,7 @@ async fn a_schedule_that_fired_counts_from_the_later_run(db: TestDb) {
     store.load_schedules(old.clone(), at(0)).await.unwrap();
     let Fired::Recorded(Some(job)) = fire_interval(&store, id_of(&old), 1).await else { panic!("a job") };
     let (job, epoch) = claim(&store, &job, 1).await;
-    // The former name is wrong at first, so the schedule begins anew.
+    // The former name is wrong at first, so the new schedule begins without history.
     let new = roster_with_adoption("coder", "new", EVERY, ("coder", "nobody"));
     store.load_schedules(new.clone(), at(10)).await.unwrap();
     fire_interval(&store, id_of(&new), 1).await;

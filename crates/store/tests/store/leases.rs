@@ -54,7 +54,7 @@ async fn a_firing_claims_its_job_if_there_is_a_place(db: TestDb) {
     assert!(matches!(done.unwrap(), Settled::Done(_)));
 }
 
-/// The planner keeps the place of a job that was requeued, and so does the transaction of a new firing.
+/// Both the planner and the transaction of a new firing keep the place of a job that was requeued.
 async fn a_firing_leaves_the_place_of_a_requeued_job(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let fire = async |second, places| fire_and_claim(&store, schedule, second, places).await;

@@ -1,4 +1,5 @@
-//! Due times that have passed: what a daemon that starts now does with them, and over how many of them a firing waits.
+//! Due times that have passed: their treatment by a daemon that starts now, and the number of due times for which a
+//! firing waits.
 
 use super::*;
 use crate::plan::next_firings::Outlook;
