@@ -111,8 +111,8 @@ impl Parked {
     }
 
     /// Checks whether the start of the limit is in the future, because the clock was set back, and the limit is not
-    /// longer than [`MAX_PROVIDER_PAUSE`]. Such a limit does not apply. A longer limit has an end that the provider
-    /// reported, and this end applies.
+    /// longer than [`MAX_PROVIDER_PAUSE`]. Such a limit does not apply. A longer limit is treated as if the provider
+    /// had reported its end, so its end applies.
     fn begins_in_future(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }

@@ -216,7 +216,7 @@ impl ScheduleRecord {
                 self.generation += 1;
                 self.armed_at = now.wall;
                 self.interval_from = self.interval_from.map(|_| now);
-                // Places that became free while the schedule was disabled are filled at its next due time.
+                // Places that became free while the schedule was not active are filled at its next due time.
                 (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
                 (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
                 true
@@ -405,7 +405,7 @@ impl ScheduleRecord {
             .interval_from
             .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
         {
-            // This run ended before the run that is already recorded, but its end was noticed later.
+            // This run ended before the time from which the interval already counts, but its end was noticed later.
             self.last_run_at = self.last_run_at.max(Some(at.wall));
             return;
         }

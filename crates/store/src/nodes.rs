@@ -65,7 +65,8 @@ pub struct NodePresence {
 }
 
 impl NodePresence {
-    /// Returns true if other nodes still see the daemon. Always returns true on SQLite.
+    /// Checks whether the connection works, and announces the node if it is not announced yet. Always returns true on
+    /// SQLite.
     pub async fn is_connected(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let (node, is_held) = (self.node.as_str(), self.is_held);

@@ -23,7 +23,7 @@ statements! {
     DUE_OR_NOT_FAILED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
     NEXT_ENTRY = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
     LEASE_ENTRY = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
-    // Only entries that this node tried last, and that have failed.
+    // Changes only an entry that this node tried last and whose last try failed.
     TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
         and last_error is not null and not_before > $3";
     RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";

@@ -42,7 +42,7 @@ pub enum Head {
     /// From the repository itself, or there are no commits.
     #[default]
     Own,
-    /// From another repository, with its name if it still exists.
+    /// From another repository, with its name if the name is known.
     Fork(Option<String>),
     /// From the source of this pull request, which is not known yet.
     OfPull(u64),
