@@ -36,7 +36,7 @@ pub(crate) const MAX_MARKER_LENGTH: usize = 48;
 /// much of `cap` a character uses. The appended text, including the marker, uses at most `cap`. `already` is as in
 /// `cut`.
 ///
-/// A smaller cap than [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
+/// A cap below [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
     let cap = cap.max(MAX_MARKER_LENGTH);
     let room = if already == 0 { cap } else { cap - MAX_MARKER_LENGTH };
