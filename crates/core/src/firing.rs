@@ -94,8 +94,8 @@ impl Firing<'_> {
         PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
-    /// Returns the trust in the author, as the prompt states it. The trust rules were applied before the job is
-    /// created: if a rule checked the author and the firing is not confined, the author is trusted.
+    /// Returns the trust in the author, as the prompt states it. The trust rules are applied before a job is created:
+    /// if a rule checked the author and the firing is not confined, the author is trusted.
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
         // The items of the source `files` are files in a folder of the fleet's owner.

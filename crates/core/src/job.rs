@@ -136,8 +136,8 @@ pub enum FailReason {
 /// Time at which an attempt ended. The attempt can be settled much later, and the wall clock can be set before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
-    /// Wall time of the end, as the clock was set at the end. It is never before the start of the attempt, and never
-    /// after its settlement.
+    /// Wall time of the end, by the clock as it was set at that time. It is never before the start of the attempt, and
+    /// never after its settlement.
     pub recorded_at: Timestamp,
     /// The same end, by the clocks as they are set when the attempt is settled. Intervals, pauses and backoffs count
     /// from this time.

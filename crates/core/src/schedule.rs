@@ -270,8 +270,8 @@ impl ScheduleRecord {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
 
-    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. The pause of a
-    /// schedule that a person disabled during the pause also ends.
+    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A schedule that a
+    /// person disabled during a pause is still paused.
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let until = match self.state {
             ScheduleState::Paused { until, .. } => until,

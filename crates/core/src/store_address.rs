@@ -1,8 +1,8 @@
 //! The address of a Postgres store: the errors in it that can be found without a connection.
 //!
 //! The library that connects is not part of core. A test in the store crate checks that this module refuses each
-//! address that the library refuses. This module also refuses two kinds of addresses of whose password messages would
-//! show a part: addresses with an unescaped `@`, and with a parameter that the library does not know.
+//! address that the library refuses. This module also refuses addresses with an unescaped `@`, and addresses with a
+//! parameter that the library does not know, because messages would show a part of their password.
 
 use core::net::{IpAddr, Ipv6Addr};
 

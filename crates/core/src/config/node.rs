@@ -112,8 +112,8 @@ pub struct Scalar {
     /// True if the text is not known, because a variable has no value, or because a text without quotes begins with
     /// `{{`. The error is already reported.
     pub undefined: bool,
-    /// If the scalar is a short form, the only key of its map: `kind` for `worktree`, which is short for `{kind:
-    /// worktree}`. Set by the check against the schema.
+    /// The only key of the map for which a short form stands: `kind` for `worktree`, which is short for
+    /// `{kind: worktree}`. None for other scalars. Set by the check against the schema.
     pub short_for: Option<&'static str>,
 }
 
