@@ -33,8 +33,8 @@ fn main() {
     }
 }
 
-/// Does what every computation of a next time has to do at least: converts to civil time, adds a span, and converts
-/// back to an instant.
+/// Performs the minimum work of any computation of a next time: converts to civil time, adds a span, and converts back
+/// to an instant.
 fn civil_step(at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let civil = zone.to_datetime(at).checked_add(5.minutes()).ok()?;
     zone.to_timestamp(civil).ok()

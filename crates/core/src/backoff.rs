@@ -1,4 +1,4 @@
-//! Waits that grow with each failure in a row, up to a longest one.
+//! Waits that grow with each failure in a row, up to a maximum.
 
 use std::time::Duration;
 

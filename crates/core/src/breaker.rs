@@ -120,7 +120,7 @@ impl Breaker {
 
     fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         if state.signature.take().is_some() {
-            // The previous job failed and this one completed, so the failures, and the pauses because of them, no
+            // The previous job failed and this job completed, so the failures, and the pauses because of them, no
             // longer count.
             (state.failures, state.pauses) = (0, 0);
         }

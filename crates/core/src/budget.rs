@@ -1,17 +1,18 @@
 //! Budgets: spend limits of a job, an agent and the whole fleet, by job, day and month.
 //!
 //! Before an attempt starts, the amount that it may need is **reserved**. When the attempt has ended, its actual cost
-//! replaces the reservation. So attempts that start at the same time cannot all use the same rest of a budget. The rule
+//! replaces the reservation. Therefore, concurrent attempts cannot each spend the same remaining budget. The rule
 //! ([`SpendLimits::reserve`]):
 //!
-//! 1. Reserve the rest of the job's own budget, if it has one; else the cost of the most expensive of the agent's last
-//!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent whose run was once too
-//!    expensive could never run again.
-//! 2. If neither the job's budget nor the cost of an earlier attempt is known, reserve everything that is left.
+//! 1. Reserve the remaining budget of the job, if the job has a budget; else the highest cost among the agent's last
+//!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent with one too expensive
+//!    attempt could never run again.
+//! 2. If neither the job's budget nor the cost of an earlier attempt is known, reserve the smallest remaining daily or
+//!    monthly budget.
 //! 3. The attempt starts only if the reservation fits into every daily and monthly budget, together with all other
 //!    reservations.
 //!
-//! Without a daily or monthly budget, only the rest of the job's own budget is reserved, and every attempt may start.
+//! Without a daily or monthly budget, only the remaining budget of the job is reserved, and every attempt may start.
 //! The rule applies to dollars and tokens separately.
 //!
 //! While the attempt runs, the reported spending is compared with all budgets ([`SpendLimits::used_up`]).
@@ -169,7 +170,7 @@ pub struct OverBudget {
     pub unit: Unit,
     /// The limit, in millionths of a dollar or in tokens, like all following amounts.
     pub limit: u64,
-    /// Spending of ended attempts, plus the reported spending of running ones.
+    /// Spending of ended attempts, plus the reported spending of running attempts.
     pub spent: u64,
     /// Reservations of running attempts beyond their reported spending.
     pub reserved: u64,
@@ -344,8 +345,8 @@ impl SpendLimits {
         self.own.is_in_dollars() || self.fleet.is_in_dollars()
     }
 
-    /// Returns the rest of the job's budget; none if the job has no such budget. `spent` is the spending of its earlier
-    /// attempts.
+    /// Returns the remaining budget of the job; none if the job has no such budget. `spent` is the spending of its
+    /// earlier attempts.
     fn left_for_job(&self, unit: Unit, spent: Amount) -> Option<u64> {
         let limits =
             [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(BudgetWindow::Job, unit));

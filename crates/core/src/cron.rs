@@ -1,7 +1,7 @@
 //! Cron expressions: their firing times in every time zone, including changes of the clock.
 //!
-//! croner parses the expression and walks the *civil* calendar. This file decides which instants those civil times are.
-//! A change of the clock makes a *gap* (civil times that do not exist) or a *fold* (civil times that exist twice). The
+//! croner parses the expression and walks the *civil* calendar. This module converts these civil times to instants. A
+//! change of the clock makes a *gap* (civil times that do not exist) or a *fold* (civil times that exist twice). The
 //! rules are those of Vixie cron, except that a range such as `1-5` is a recurring time here:
 //!
 //! - A **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once on each day
@@ -59,7 +59,7 @@ impl Cron {
 
     fn previous_fixed(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(before);
-        // After a fold, the clock shows an earlier time than before: begin at the latest time that it has shown.
+        // After a fold, the clock shows times that it has shown before. Begin at the latest time that it has shown.
         if let Some(change) = zone.preceding(before).next() {
             let old_offset = offset_until(change.timestamp(), zone)?;
             civil = civil.max(old_offset.to_datetime(change.timestamp()));
@@ -72,7 +72,7 @@ impl Cron {
         }
     }
 
-    /// Searches one period of constant offset after the other.
+    /// Searches the periods of constant offset one by one.
     fn next_recurring(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {
@@ -108,8 +108,8 @@ fn first_instant_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
         AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
             offset.to_timestamp(civil).ok()
         }
-        // The gap ends at a change of offset. The civil time with the larger offset, which applies after the gap, is an
-        // instant before the gap. The change of offset is the first one after that instant.
+        // The gap ends at a change of offset. With the offset that applies after the gap, the civil time is an instant
+        // before the gap. The end of the gap is the first change of offset after that instant.
         AmbiguousOffset::Gap { after, .. } => {
             let before_gap = after.to_timestamp(civil).ok()?;
             Some(zone.following(before_gap).next()?.timestamp())

@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 use uuid::Uuid;
 
-/// Maximum length of a name from outside that is in an index of the store. The index of PostgreSQL refuses long texts.
+/// Maximum length of a name from outside in an indexed column of the store. PostgreSQL cannot index long texts.
 const MAX_INDEXED_BYTES: usize = 1_000;
 const MAX_FIRST_WORD: usize = 50;
 
 /// Returns `text`, or its first word and a UUID derived from all of it if it is too long for an index. Different texts
-/// have different results. More of the text is not kept, because a part of a secret would not be recognised.
+/// have different results. No more of the text is kept, because redaction does not recognise a part of a secret.
 pub fn indexed(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_INDEXED_BYTES {
         return Cow::Borrowed(text);
@@ -36,7 +36,7 @@ pub(crate) const MAX_MARKER_LENGTH: usize = 48;
 /// much of `cap` a character uses. The appended text, including the marker, uses at most `cap`. `already` is as in
 /// `cut`.
 ///
-/// A smaller cap than [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
+/// A cap below [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
     let cap = cap.max(MAX_MARKER_LENGTH);
     let room = if already == 0 { cap } else { cap - MAX_MARKER_LENGTH };

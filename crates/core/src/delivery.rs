@@ -118,8 +118,8 @@ impl Webhook {
         self.payload.pointer("/repository/full_name")?.as_str()
     }
 
-    /// Checks whether the event matches: `issues` matches every such event, `issues.opened` only those with that
-    /// action.
+    /// Checks whether the event matches: `issues` matches every event of this type, and `issues.opened` only events
+    /// with this action.
     fn is(&self, event: &str) -> bool {
         let action = text(self.payload.pointer("/action"));
         event == self.event || event.strip_prefix(&self.event) == Some(&format!(".{action}"))

@@ -67,9 +67,8 @@ impl Firing<'_> {
         }
     }
 
-    /// Returns the next time that the calendar of the schedule allows, until which the job has to wait; none if the job
-    /// need not wait. Jobs of the clock need not wait, because the clock fires only when the calendar allows it. Jobs
-    /// by hand may start at any time.
+    /// Returns the next time that the calendar of the schedule allows; none if the job may start now. Jobs of the clock
+    /// may start now, because the clock fires only when the calendar allows it. Jobs by hand may start at any time.
     fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
@@ -95,8 +94,8 @@ impl Firing<'_> {
         PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
-    /// Returns the trust in the author, as the prompt states it. Authors were checked before: if a rule checked the
-    /// author and the firing is not confined, the author is trusted.
+    /// Returns the trust in the author, as the prompt states it. The trust rules are applied before a job is created:
+    /// if a rule checked the author and the firing is not confined, the author is trusted.
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
         // The items of the source `files` are files in a folder of the fleet's owner.

@@ -136,10 +136,11 @@ pub enum FailReason {
 /// Time at which an attempt ended. The attempt can be settled much later, and the wall clock can be set before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
-    /// The end on the wall clock as it was set then, but not before the start of the attempt and not after the time at
-    /// which the attempt is settled.
+    /// Wall time of the end, by the clock as it was set at that time. It is never before the start of the attempt, and
+    /// never after its settlement.
     pub recorded_at: Timestamp,
-    /// The end by the clocks as they are set when the attempt is settled. Intervals, pauses and backoffs count from it.
+    /// The same end, by the clocks as they are set when the attempt is settled. Intervals, pauses and backoffs count
+    /// from this time.
     pub counted_from: Moment,
 }
 
@@ -389,8 +390,8 @@ impl Job {
         }
     }
 
-    /// Settles the running attempt, which ended at `now`: the job ends with `outcome`, or waits for another attempt if
-    /// the retry policy allows one.
+    /// Settles the running attempt, which ended at `now`: the job ends with `outcome`, or, if the retry policy allows
+    /// it, waits for another attempt.
     pub fn settle(
         &mut self,
         outcome: Outcome,

@@ -1,8 +1,8 @@
 //! Instants that survive a step of the wall clock.
 //!
 //! The wall clock can be set. The boot clock (`CLOCK_BOOTTIME`) cannot be set and counts suspension, but it begins at
-//! zero with every boot. A [`Moment`] is a reading of both. Within one boot the boot clock decides how long ago
-//! something was; across boots, and where no boot clock was read, the wall clock does.
+//! zero with every boot. A [`Moment`] is a reading of both clocks. Within one boot, durations are counted on the boot
+//! clock; across boots, or without a reading of the boot clock, on the wall clock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ impl BootTime {
         Self { microseconds: self.microseconds.saturating_add(time), ..self }
     }
 
-    /// Returns the time from `earlier` to this reading; none if they are of different boots.
+    /// Returns the time from `earlier` to this reading; none if the readings are from different boots.
     pub fn since(self, earlier: Self) -> Option<SignedDuration> {
         let between = self.microseconds.saturating_sub(earlier.microseconds);
         (self.boot == earlier.boot).then(|| SignedDuration::from_micros(between))
@@ -124,10 +124,10 @@ impl Moment {
         self.on_clock_of(now).checked_add(length).unwrap_or(Timestamp::MAX)
     }
 
-    /// Converts this moment, recorded as the end of something that began at `began`, to the clocks as they are set at
-    /// `now`, when the end is noticed. The result is never after `now`. Within one boot the boot clock decides. Across
-    /// boots, or without a boot clock, the recorded wall time counts if it is between `began` and `now`; if it is not,
-    /// the wall clock was set meanwhile, and the result is `now`.
+    /// Converts this moment to the clocks as they are set at `now`. This moment is the recorded end of something that
+    /// began at `began`, and `now` is the time at which the end is noticed. The result is never after `now`. Within one
+    /// boot the boot clock decides. Across boots, or without a boot clock, the recorded wall time counts if it is
+    /// between `began` and `now`; if it is not, the wall clock was set meanwhile, and the result is `now`.
     #[must_use]
     pub fn noticed_at(self, now: Self, began: Timestamp) -> Self {
         match now.by_boot_clock(self) {

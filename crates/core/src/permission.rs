@@ -2,7 +2,7 @@
 //!
 //! A rule names a tool (`Read`, `mcp__files__*`) or shell commands (`Bash(cargo *)`). Shell commands are compared by
 //! their words, as a shell would split them, and never by their text. [`shell`] decides which commands can match an
-//! allow rule, and [`possible_commands`] finds commands that are hidden in others.
+//! allow rule, and [`possible_commands`] finds commands that are hidden in other commands.
 
 mod possible_commands;
 mod rule;
@@ -44,7 +44,7 @@ pub struct ToolAccess {
     pub denied: Vec<String>,
 }
 
-// The default is that of herdctl.
+// herdctl has the same default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionMode {

@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub schedules: HashMap<ScheduleId, ScheduleRecord>,
     /// All jobs that have not ended, oldest first.
     pub jobs: Vec<LiveJob>,
-    /// Firings without jobs yet; those of one schedule in the order in which they are prepared.
+    /// Firings without jobs yet. The firings of one schedule are in the order in which they are prepared.
     pub preparing: Vec<Preparing>,
     /// Work items that are being claimed for a job.
     pub claims: Vec<UnfinishedClaim>,
@@ -156,7 +156,7 @@ pub struct LiveJob {
     pub id: JobId,
     pub agent: AgentName,
     pub schedule: Option<ScheduleId>,
-    /// True if the trigger of the job's schedule fired it; false for every other job, for example one by hand.
+    /// True if the trigger of the job's schedule fired it; false for every other job, for example a job by hand.
     pub by_trigger: bool,
     /// Work item of the job.
     pub item: Option<WorkItemId>,
@@ -178,8 +178,8 @@ pub struct LiveJob {
 }
 
 impl LiveJob {
-    /// Checks whether the job runs in a place of the agent. A running job of another agent does so too, if a schedule
-    /// of this agent has adopted the job's schedule.
+    /// Checks whether the job runs in a place of the agent. A running job of another agent also takes a place of this
+    /// agent, if a schedule of this agent has adopted the job's schedule.
     pub fn takes_place_of(&self, agent: &Agent) -> bool {
         let has_schedule = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
         matches!(self.state, LiveState::Running { .. })
@@ -236,7 +236,7 @@ pub enum Action {
         outcome: FiringOutcome,
         /// True if the due time was missed and runs now because of `misfire`.
         by_misfire: bool,
-        /// True if it was due earlier and waited until its calendar allowed it.
+        /// True if the firing was due earlier and waited until the calendar of its schedule allowed it.
         after_hours: bool,
     },
     /// Prepare the firing, and create its jobs if it runs. Each plan contains this action until that is done.
@@ -323,9 +323,9 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
 
-/// Returns the agent's schedules in the order in which they get a free place: first those that wait, the earliest due
-/// time first; then the others, of which those that want a fill come last. Without this order, a long queue of work
-/// items would keep every other schedule waiting.
+/// Returns the agent's schedules in the order in which they get a free place: first the waiting schedules, by due time;
+/// then the other schedules; last the schedules that want a fill. Without this order, a long queue of work items would
+/// keep every other schedule waiting.
 fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     let mut schedules: Vec<&Schedule> = agent.schedules.iter().collect();
     schedules.sort_by_key(|schedule| {
@@ -416,7 +416,7 @@ impl Draft {
         for (job, turn) in snapshot.starting_order(agent) {
             let LiveState::Pending { not_before } = job.state else { continue };
             // A firing that has no job yet gets its place in the next plan. Keep that place free here if the turn of
-            // the firing comes before the turn of this job, or of a job that starts before this one.
+            // the firing comes before the turn of this job, or of a job that starts before this job.
             latest_turn = latest_turn.max(turn.filter(|_| job.item.is_none()));
             let fired_before = match latest_turn {
                 Some(turn) if job.item.is_none() => firings.fired_before(turn),
@@ -491,8 +491,8 @@ impl<'a> LiveWork<'a> {
         Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
-    /// Checks whether a firing takes a place when it fires. A poll of a work source does: a place is kept free for it
-    /// for a short time. Any other firing that has to be prepared does not, because its preparation may take long or
+    /// Checks whether a firing takes a place when it fires. A poll of a work source takes a place, which is kept for a
+    /// short time. Another firing that has to be prepared takes no place, because its preparation may take long or
     /// never end; its job takes a place when the job is created.
     const fn takes_place(&self) -> bool {
         self.takes_work || !self.needs_preparing
@@ -508,16 +508,17 @@ impl<'a> LiveWork<'a> {
     }
 }
 
-/// The places of an agent, to decide whether a new firing gets one. Running jobs take places, and so do items that are
-/// being claimed and pending jobs that come before a new firing, and places are kept free for polls of work sources.
+/// The places of an agent, to decide whether a new firing gets a place. Places are taken by running jobs, by items that
+/// are being claimed, and by pending jobs that come before a new firing. Further places are kept free for polls of work
+/// sources.
 struct FiringPlaces {
     max: u32,
     ready: ReadyJobs,
-    /// Turns of the firings that have no job yet: those of this plan, and polls for which a place is kept.
+    /// Turns of the firings that have no job yet: firings of this plan, and polls for which a place is kept.
     fired: Vec<PlaceTurn>,
     /// Number of these polls that are claiming an item. The place of the poll is the place of the item.
     claiming: usize,
-    /// Time at which the first place that is kept becomes available.
+    /// Time at which the first kept place becomes free.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
 }

@@ -3,9 +3,9 @@
 //! A template is split into own text and placeholders. Only the text between the braces is passed to the template
 //! engine, and the result is only printed: no value is expanded again, and `{% %}` or `{# #}` have no meaning. Values
 //! have no control characters except line feeds and tabs. Text from outside that is more than one plain word is put
-//! between backticks, more of them than the text has in a row. Several lines, the text of a task, and the result
-//! of another job are put into a fence that nothing inside can close. The first line of the fence states whether the
-//! text is the task, and, if known, who wrote the task and whether the author is trusted. A missing value is empty.
+//! between backticks, more than the longest run of backticks in the text. Several lines, the text of a task, and the
+//! result of another job are put into a fence that nothing inside can close. The first line of the fence states whether
+//! the text is the task, and, if known, who wrote the task and whether the author is trusted. A missing value is empty.
 
 use crate::work::WorkItem;
 

@@ -73,7 +73,7 @@ pub struct LimitedProvider {
 /// Reason why a provider takes no job now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderWait {
-    /// Until this time, it is used up, or its last start is too recent.
+    /// The provider is used up, or its last start is too recent, until this time.
     Opens(Timestamp),
     /// No slot is free until a running job ends.
     Full,
@@ -101,7 +101,7 @@ impl LimitedProvider {
 
 /// Maximum time until a reported reset. A later reset is ignored, because the longest known limit is a week.
 const MAX_RESET_WAIT: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Time without a limit after which the next one counts as the first again.
+/// Time without a limit after which the next limit counts as the first again.
 const LIMIT_FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
 impl Parked {
@@ -111,8 +111,8 @@ impl Parked {
     }
 
     /// Checks whether the start of the limit is in the future, because the clock was set back, and the limit is not
-    /// longer than [`MAX_PROVIDER_PAUSE`]. Such a limit does not apply. A longer limit counts as one whose end the
-    /// provider reported, and this end applies.
+    /// longer than [`MAX_PROVIDER_PAUSE`]. Such a limit does not apply. A longer limit is treated as if the provider
+    /// had reported its end, so its end applies.
     fn begins_in_future(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }

@@ -71,7 +71,7 @@ impl Retention {
     }
 
     /// Returns the first limit that a finished job exceeds, if there is one. `newer` is the number of jobs of its agent
-    /// that ended after it, `age` is the time since its end, and `bytes` is the size of this job and the newer ones
+    /// that ended after it, `age` is the time since its end, and `bytes` is the size of this job and the newer jobs
     /// together.
     fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<RetentionLimit> {
         if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {

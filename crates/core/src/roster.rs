@@ -52,7 +52,7 @@ pub struct Roster {
     pub agents: Vec<Agent>,
     /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
-    /// Retention of the root file. Each agent has its own, merged with this one.
+    /// Retention of the root file. Each agent has its own retention, whose unset keys are taken from here.
     pub retention: Retention,
     /// Prices of the root file.
     pub prices: Prices,
@@ -128,7 +128,7 @@ pub struct Agent {
     pub retry: Retry,
     /// Limit of one attempt of a job without a schedule.
     pub timeout: Timeout,
-    /// Limit of the time without output of an attempt of a job without a schedule.
+    /// Limit of an attempt's time without output, for jobs without a schedule.
     pub idle_timeout: Timeout,
     /// Limits for its finished jobs.
     pub retention: Retention,
@@ -214,7 +214,7 @@ impl Agent {
         self.schedules.iter().find(|own| Some(&own.name) == name)
     }
 
-    /// Returns the configured provider, else the one that all agents with its runtime share; none if neither exists.
+    /// Returns the configured provider, else the default provider of its runtime; none if neither exists.
     pub fn provider(&self) -> Option<&str> {
         self.program.provider.as_deref().or_else(|| self.runtime().provider())
     }
@@ -310,7 +310,7 @@ impl Agent {
         })
     }
 
-    /// Returns the rules of the strict sandbox: the configured ones, else the default.
+    /// Returns the rules of the strict sandbox: the configured rules, else the default rules.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
         let keys = self.program.known_runtime().provider().is_some();
         let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
@@ -327,13 +327,13 @@ impl Agent {
         }
     }
 
-    /// Returns the isolation of a job of this schedule. Without a known schedule it is that of the agent.
+    /// Returns the isolation of a job of this schedule. Without a known schedule, it is the isolation of the agent.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
         self.schedule(schedule).map_or(&self.isolation, |schedule| &schedule.isolation).clone()
     }
 
-    /// Returns the isolation of jobs without a schedule and of jobs of each schedule, without those that share the
-    /// agent's directory.
+    /// Returns the isolation of jobs without a schedule and of jobs of each schedule. Jobs that share the agent's
+    /// directory are left out.
     pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
         let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
         std::iter::once(self.isolation.clone())
@@ -508,7 +508,7 @@ impl Roster {
         self.retention.is_unlimited() && self.agents.iter().all(keeps)
     }
 
-    /// Returns the retention of the agent, or that of the root file if the agent is no longer in the fleet.
+    /// Returns the retention of the agent, or the retention of the root file if the agent is no longer in the fleet.
     pub fn retention(&self, name: &AgentName) -> Retention {
         self.agent(name).map_or(self.retention, |agent| agent.retention)
     }

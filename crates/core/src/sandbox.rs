@@ -180,8 +180,8 @@ impl Sandbox {
 }
 
 impl SandboxRules {
-    /// Combines two sets of rules so that both hold. A key that is unset in one is taken from the other. Of rules with
-    /// `kind: none`, only the limits on memory, processes and CPU time count.
+    /// Combines two sets of rules so that both hold. A key that is unset in one set is taken from the other set. Of
+    /// rules with `kind: none`, only the limits on memory, processes and CPU time count.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self.kind, other.kind) {
@@ -193,7 +193,7 @@ impl SandboxRules {
                 read: both(self.read.clone(), other.read.clone(), in_both),
                 network: both(self.network.clone(), other.network.clone(), Network::and),
                 credentials: self.credentials.max(other.credentials),
-                // An image grants no access, so that of `other` is used, which is closer to the job.
+                // An image grants no access, so the image of `other` is used, which is closer to the job.
                 image: other.image.clone().or(self.image),
                 socket: other.socket.clone().or(self.socket),
                 ..self
@@ -216,7 +216,7 @@ impl SandboxRules {
         }
     }
 
-    /// Compares these rules of a schedule with those of its agent, and returns the keys that grant more than the
+    /// Compares these rules of a schedule with the rules of its agent, and returns the keys that grant more than the
     /// agent's rules allow.
     pub(crate) fn keys_beyond(&self, agents: &Self) -> Vec<&'static str> {
         if self.kind == SandboxKind::None || agents.kind == SandboxKind::None {

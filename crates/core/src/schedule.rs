@@ -19,12 +19,12 @@ pub struct ScheduleRecord {
     pub state: ScheduleState,
     /// Trigger as it was last loaded.
     pub trigger: TriggerConfig,
-    /// Due time of a `delay`: `in` counts from when it was first loaded.
+    /// Due time of a `delay`. `in` counts from the time at which the schedule was first loaded.
     pub run_at: Option<Timestamp>,
     /// Number that grows when the schedule is re-armed. It is part of the firing keys, so that new keys differ from old
-    /// ones.
+    /// keys.
     pub generation: u32,
-    /// Time from which due times count; earlier ones do not fire.
+    /// Time from which due times count; earlier due times do not fire.
     pub armed_at: Timestamp,
     /// Number of `interval` firings so far.
     pub interval_count: u64,
@@ -42,9 +42,9 @@ pub struct ScheduleRecord {
     pub last_error: Option<String>,
     /// With a work source: time of the last poll at a due time.
     pub polled_at: Option<Moment>,
-    /// With a work source: true if it looks again as soon as its agent has a free place.
+    /// With a work source: true if the schedule polls again as soon as its agent has a free place.
     pub fill: bool,
-    /// Number of such fills so far.
+    /// Number of fills so far.
     pub fill_count: u64,
     /// Error of the last failed run; kept until a run succeeds.
     pub run_error: Option<String>,
@@ -216,7 +216,7 @@ impl ScheduleRecord {
                 self.generation += 1;
                 self.armed_at = now.wall;
                 self.interval_from = self.interval_from.map(|_| now);
-                // Places that became free while it was off are filled when it is due.
+                // Places that became free while the schedule was not active are filled at its next due time.
                 (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
                 (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
                 true
@@ -270,8 +270,8 @@ impl ScheduleRecord {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
 
-    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A pause also ends for
-    /// a schedule that a person disabled during it.
+    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A schedule that a
+    /// person disabled during a pause is still paused.
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let until = match self.state {
             ScheduleState::Paused { until, .. } => until,
@@ -342,7 +342,7 @@ impl ScheduleRecord {
     }
 
     /// Continues from the present if [`Self::is_ahead_of`] shows that the clock was set back, and returns whether it
-    /// was.
+    /// was set back.
     pub fn restart_from_now(&mut self, now: Moment) -> bool {
         let ahead = self.is_ahead_of(now);
         if ahead {
@@ -394,18 +394,18 @@ impl ScheduleRecord {
         }
     }
 
-    /// Records that it polls for work now because it is due. This poll also does what a requested fill would do.
+    /// Records that it polls for work now because it is due. This poll replaces a requested fill.
     pub fn record_poll(&mut self, now: Moment) {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
-    /// Records the end of a run, or of a poll that found no work: the interval counts from then.
+    /// Records the end of a run, or of a poll that found no work: the interval counts from that time.
     pub fn record_run_or_poll(&mut self, at: Moment) {
         if self
             .interval_from
             .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
         {
-            // The run ended before the end that is already recorded, but was noticed later.
+            // This run ended before the time from which the interval already counts, but its end was noticed later.
             self.last_run_at = self.last_run_at.max(Some(at.wall));
             return;
         }

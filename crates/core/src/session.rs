@@ -43,7 +43,7 @@ pub const SESSION_EXPIRES_AFTER: SignedDuration = SignedDuration::from_hours(24)
 
 impl SessionPolicy {
     /// Returns the session key. Jobs of an agent with the same key share a session; a job without a key starts a new
-    /// one.
+    /// session.
     pub fn key(self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
         match self {
             Self::Fresh => None,

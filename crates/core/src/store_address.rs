@@ -1,8 +1,8 @@
 //! The address of a Postgres store: the errors in it that can be found without a connection.
 //!
 //! The library that connects is not part of core. A test in the store crate checks that this module refuses each
-//! address that the library refuses. It refuses two more kinds, because messages would show a part of their password:
-//! addresses with an unescaped `@`, and with a parameter that the library does not know.
+//! address that the library refuses. This module also refuses addresses with an unescaped `@`, and addresses with a
+//! parameter that the library does not know, because messages would show a part of their password.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -63,8 +63,8 @@ pub enum StoreAddressError {
     Capacity,
 }
 
-/// Checks an address that begins with `postgres://` or `postgresql://`. Others are accepted here, because the schema
-/// refuses them. Whether a server listens at the address is not checked.
+/// Checks an address that begins with `postgres://` or `postgresql://`. Other addresses are accepted here, because the
+/// schema refuses them. Whether a server listens at the address is not checked.
 pub fn check_store_address(address: &str) -> Result<(), StoreAddressError> {
     // As in every URL, line breaks and tabs are ignored.
     let address: String = address.trim().chars().filter(|sign| !matches!(sign, '\t' | '\n' | '\r')).collect();

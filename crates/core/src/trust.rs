@@ -1,7 +1,7 @@
-//! Trust: which authors' text may reach an agent, and what happens to text of others.
+//! Trust: which authors' text may reach an agent, and what happens to text of other authors.
 //!
 //! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
-//! request ([`TextOrigin::open_questions`] returns what is missing).
+//! request ([`TextOrigin::open_questions`] returns the missing facts).
 
 mod origin;
 
@@ -104,7 +104,7 @@ impl Trust {
         self.forks.unwrap_or_else(|| self.for_strangers())
     }
 
-    /// Decides about a text. A text without a known author is a stranger's.
+    /// Decides about a text. A text without a known author counts as text of a stranger.
     pub fn verdict(&self, origin: &TextOrigin) -> TrustVerdict {
         let by_permission = || origin.authors.iter().find_map(|author| self.low_permission(author, origin));
         let strange = self.stranger_reason(origin).or_else(by_permission);
@@ -113,7 +113,7 @@ impl Trust {
         strictest(strange.into_iter().chain(forked))
     }
 
-    /// Returns the reason why a text is a stranger's whatever permissions its authors have.
+    /// Returns the reason why a text counts as text of a stranger, whatever permissions its authors have.
     pub(crate) fn stranger_reason(&self, origin: &TextOrigin) -> Option<String> {
         let unnamed = || origin.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
@@ -130,7 +130,7 @@ impl Trust {
     }
 
     /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
-    /// that names another repository is a stranger's.
+    /// that names another repository counts as text of a stranger.
     fn unlisted_repo(&self, origin: &TextOrigin) -> Option<String> {
         if self.repos.is_empty() || origin.has_no_repository {
             return None;
@@ -216,7 +216,7 @@ impl TrustVerdict {
     }
 }
 
-/// Returns the strictest decision; of equal ones the first.
+/// Returns the strictest decision; of equal decisions the first.
 fn strictest(verdicts: impl Iterator<Item = TrustVerdict>) -> TrustVerdict {
     let stricter = |one: TrustVerdict, other: TrustVerdict| {
         if other.treatment() > one.treatment() { other } else { one }
@@ -233,7 +233,7 @@ pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, origin: &TextOrigi
 /// trusted, even if the rules allow text of strangers.
 pub fn judge_derived<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
-    // Without trust rules, the text of a stranger remains that of a stranger.
+    // Without trust rules, such text still counts as text of a stranger.
     match treatments.max().unwrap_or(Treatment::Sandbox) {
         Treatment::Refuse => TrustVerdict::Refused(why.to_owned()),
         Treatment::Allow | Treatment::Sandbox => TrustVerdict::Confined(why.to_owned()),

@@ -51,7 +51,7 @@ impl Uptime {
         Self { since, last: None, gaps: Vec::new() }
     }
 
-    /// Compares the clocks with the last reading, and returns what has changed. Call it before each plan. After a step
+    /// Compares the clocks with the last reading, and returns the changes. Call it before each plan. After a step
     /// forward or a suspension, the time between the two readings is a gap, and the due times in it were missed.
     pub fn observe(&mut self, reading: ClockReading) -> ClockChange {
         let Some(last) = self.last.replace(reading) else { return ClockChange::default() };

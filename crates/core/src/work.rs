@@ -103,7 +103,7 @@ impl Priority {
         }
     }
 
-    /// Returns the most urgent priority that a whole word of a label names, or `Medium` if no word names one:
+    /// Returns the most urgent priority that a whole word of a label names, or `Medium` if no word names a priority:
     /// `priority:high` and `P1-bug` name a priority, `slow` and `highlight` do not.
     pub fn of_labels<S: AsRef<str>>(labels: &[S]) -> Self {
         let words = labels.iter().flat_map(|label| label.as_ref().split(|c: char| !c.is_alphanumeric()));

@@ -10,13 +10,13 @@ use crate::github::Auth;
 use crate::shape::{IssueLabelsConfig, WorkSourceConfig};
 use crate::work::ItemRules;
 
-/// A queue of work outside the fleet. The store has it in the form of the config.
+/// A queue of work outside the fleet. The store contains it in the form of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WorkSourceConfig", into = "WorkSourceConfig")]
 pub enum ConfiguredSource {
     /// Issues of a GitHub repository, marked by labels.
     Github {
-        /// Repository, `owner/repo`; no items can be taken from a source without one.
+        /// Repository, `owner/repo`; no items can be taken from a source without a repository.
         repo: Option<String>,
         labels: IssueLabels,
         /// Labels of issues to ignore.

@@ -134,7 +134,8 @@ impl std::str::FromStr for BranchName {
     }
 }
 
-/// Checks a branch name. It refuses some names that git accepts: a name has only ASCII letters, digits and a few signs.
+/// Checks a branch name. It refuses some names that git accepts: a name has only ASCII letters, digits and a few other
+/// characters.
 fn is_branch(name: &str) -> bool {
     let is_plain =
         |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.' | '/' | '+' | '#' | '=');

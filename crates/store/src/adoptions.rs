@@ -26,7 +26,7 @@ statements! {
     MOVE_FIRINGS = same "update firings set schedule_id = $2 where schedule_id = $1 \
         and key not in (select key from firings where schedule_id = $2)";
     DROP_FIRINGS = same "delete from firings where schedule_id = $1";
-    // Without this, an item that comes back would get a key that one of the schedules has already used.
+    // Without this statement, an item that comes back would get a key that one of the schedules has already used.
     RAISE_SIGHTINGS = same "update sightings set generation = (select former.generation from sightings former \
         where former.schedule_id = $1 and former.item = sightings.item) \
         where schedule_id = $2 and exists (select 1 from sightings former where former.schedule_id = $1 \
@@ -77,7 +77,7 @@ impl Store {
         Ok(empty)
     }
 
-    /// Checks whether the schedule has adopted the former one earlier.
+    /// Checks whether the schedule has adopted the former schedule earlier.
     async fn was_adopted(&self, adoption: EmptyAdoption) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -146,8 +146,8 @@ pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) 
     Ok(())
 }
 
-/// Returns the arguments that rename jobs and items; `None` if the schedule moves to another agent. In that case they
-/// keep the old name.
+/// Returns the arguments that rename jobs and items; `None` if the schedule moves to another agent. In that case, jobs
+/// and items keep the old name.
 fn rename_args(former: &FormerName, new: &ScheduleRecord) -> Option<Vec<Arg>> {
     (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
 }
@@ -198,7 +198,8 @@ pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) 
 }
 
 /// Returns the record of the adopting schedule. If that schedule has not fired yet, it takes over the former record;
-/// otherwise it continues after the latest occurrence of both. A schedule in the state `error` becomes active again.
+/// otherwise it continues after the latest occurrence of both schedules. A schedule in the state `error` becomes active
+/// again.
 fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
     let mut merged = if has_fired {
         ScheduleRecord {

@@ -16,7 +16,7 @@ statements! {
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
 
-/// A job with the firing that made it and its attempts.
+/// A job with its attempts and the due time of its firing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHistory {
     pub job: Job,

@@ -93,7 +93,7 @@ impl Store {
     }
 }
 
-/// Returns the number and the error of the job's last ended attempt; `None` if no attempt has ended, or if the last one
+/// Returns the number and the error of the job's last ended attempt; `None` if no attempt has ended, or if that attempt
 /// did not fail.
 async fn last_failure(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<(u32, JobError)>, StoreError> {
     let Some(row) = tx.one(LAST_OUTCOME, args![id.as_str()]).await? else { return Ok(None) };

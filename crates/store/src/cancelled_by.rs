@@ -1,4 +1,4 @@
-//! Who or what cancelled a job.
+//! The actor or the reason of a job's cancellation.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;

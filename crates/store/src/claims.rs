@@ -183,7 +183,7 @@ impl Store {
     }
 
     /// Extends the node's leases on these jobs, including expired leases that nobody has settled. Returns the leases
-    /// that the node still holds. The others are lost.
+    /// that the node still holds. The other leases are lost.
     pub async fn renew(
         &self,
         node: String,
@@ -307,7 +307,7 @@ impl Store {
     }
 }
 
-/// Extends leases. They are locked in a fixed order, so that two nodes cannot wait for each other.
+/// Extends leases. The rows are locked in a fixed order, so that two nodes cannot wait for each other.
 async fn extend_leases(
     tx: &mut Tx<'_>,
     node: String,

@@ -160,7 +160,7 @@ pub enum TakePreparing {
     Elsewhere,
 }
 
-/// A firing that was taken for preparation this many times no longer blocks later firings.
+/// Number of tries to prepare a firing after which the firing no longer blocks later firings.
 pub const MAX_BLOCKING_TRIES: u32 = 5;
 
 impl Store {

@@ -88,7 +88,7 @@ impl Store {
         .await
     }
 
-    /// Returns the last refused request of the agent's newest job that has one.
+    /// Returns the last refused request of the agent's newest job that has a refused request.
     pub async fn last_refusal(&self, agent: AgentName) -> Result<Option<RefusedFollowup>, StoreError> {
         let row = self
             .read(move |tx| Box::pin(async move { tx.one(REFUSAL_OF_AGENT, args![agent.as_str()]).await }));

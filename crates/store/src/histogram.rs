@@ -17,7 +17,7 @@ impl Histogram {
         self.bounds
     }
 
-    /// Returns one count for each bound, and one for larger values. A value counts once.
+    /// Returns one count for each bound, and one for larger values. Each value is in one count only.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }

@@ -204,7 +204,7 @@ impl Store {
     }
 }
 
-/// Makes waiting hooks of this node, and those without a node, due now, because the clock was set back.
+/// Makes waiting hooks of this node, and waiting hooks without a node, due now, because the clock was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(CAP_HOOKS, args![node, now]).await.map(drop)
 }
@@ -323,7 +323,8 @@ async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) ->
     Ok(())
 }
 
-/// Replaces the number of tries by the number of starts. A shell command is started once; later tries only follow it.
+/// Replaces the number of tries by the number of starts. A shell command is started once; later tries only follow its
+/// process.
 fn with_start_count(run: HookRun) -> HookRun {
     let tries = if run.kind == HookKind::Shell { run.tries.min(1) } else { run.tries };
     HookRun { tries, ..run }

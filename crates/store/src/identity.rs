@@ -1,4 +1,5 @@
-//! The identity of a store: a random id that distinguishes it from every other store, also at the same address.
+//! The identity of a store: a random id that distinguishes it from every other store, even from a store at the same
+//! address.
 
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ statements! {
 }
 
 impl Store {
-    /// Returns the id of the store, which the first call makes.
+    /// Returns the id of the store. The first call creates the id.
     pub async fn identity(&self) -> Result<StoreId, StoreError> {
         self.write(|tx| {
             Box::pin(async move {

@@ -1,5 +1,5 @@
-//! Imports: jobs, sessions and the states of schedules of herdctl are added to the store. Due times up to the last run
-//! of a schedule do not fire again.
+//! Imports: the jobs, sessions and schedule states of herdctl are added to the store. Due times up to the last run of a
+//! schedule do not fire again.
 
 use std::path::PathBuf;
 

@@ -133,8 +133,8 @@ pub struct FiringRef {
     pub key: FiringKey,
 }
 
-/// Returns whether somebody cancelled the firing. Locks the row of the firing, so that it is not cancelled before the
-/// job is made.
+/// Returns whether somebody cancelled the firing. Locks the row of the firing, so that nobody cancels the firing before
+/// the job is created.
 async fn is_cancelled(tx: &mut Tx<'_>, firing: &FiringRef) -> Result<bool, StoreError> {
     let row = tx.one(LOCK_FIRING, args![firing.schedule, firing.key.as_str()]).await?;
     let reason = row.map(|row| row.parse_opt::<SkipReason>("reason")).transpose()?.flatten();

@@ -16,8 +16,8 @@ use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
-/// Query that lists jobs. `$by` has the conditions on agent and status. Its form decides which index the database uses,
-/// so that a few jobs among a million are found without reading all of them.
+/// Query that lists jobs. `$by` has the conditions on agent and status. The form of these conditions decides which
+/// index the database uses, so that a few jobs among a million are found without reading all of them.
 macro_rules! list_query {
     ($by:literal) => {
         concat!(
@@ -271,7 +271,7 @@ pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     tx.record(NewEvent { at: now, agent: Some(agent), schedule, job: Some(job.id().clone()), fact });
 }
 
-/// Reads the jobs with these ids that still exist, in no order.
+/// Reads the jobs with these ids that still exist, in any order.
 pub(super) async fn by_ids(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     tx.all(JOBS_BY_IDS, args![to_json(&ids)?]).await?.iter().map(read).collect()
 }

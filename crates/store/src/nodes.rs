@@ -65,7 +65,8 @@ pub struct NodePresence {
 }
 
 impl NodePresence {
-    /// Returns true if other nodes still see the daemon. Always returns true on SQLite.
+    /// Checks whether the connection works, and announces the node if it is not announced yet. Always returns true on
+    /// SQLite.
     pub async fn is_connected(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let (node, is_held) = (self.node.as_str(), self.is_held);
@@ -125,7 +126,7 @@ impl Store {
         .await
     }
 
-    /// Returns the start of the oldest running daemon of another node; `None` if there is none.
+    /// Returns the start of the oldest running daemon of another node; `None` if no other daemon runs.
     pub async fn others_since(&self, node: String) -> Result<Option<Moment>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OTHERS, args![node]).await })).await?;
         let started = |row: &Row| row.moment_opt("started_at", "started_boot");

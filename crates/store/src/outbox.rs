@@ -23,11 +23,12 @@ statements! {
     DUE_OR_NOT_FAILED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
     NEXT_ENTRY = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
     LEASE_ENTRY = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
-    // Only entries that this node tried last, and that have failed.
+    // Changes only an entry that this node tried last and whose last try failed.
     TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
         and last_error is not null and not_before > $3";
     RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";
-    // `not_before` is the end of the lease of an entry, or the time of its next try. This moves it to an earlier time.
+    // `not_before` is the end of the lease of an entry, or the time of its next try. This statement moves it to an
+    // earlier time.
     CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
     // Claims in outside queues expire by other clocks. The earlier `until` makes the renewal of these claims due.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
@@ -105,7 +106,7 @@ impl Store {
         .await
     }
 
-    /// Releases claims that were not finished in time. Writes nothing if there are none.
+    /// Releases claims that were not finished in time. Writes nothing if there are no such claims.
     pub async fn give_up_stale_claims(&self, now: Timestamp) -> Result<(), StoreError> {
         let has_stale_claim = self
             .read(move |tx| Box::pin(async move { Ok(tx.one(STALE_CLAIMS, args![now]).await?.is_some()) }));
@@ -248,7 +249,7 @@ pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) 
 
 /// Time that a node has for a delivery of an outbox entry before another node may try it.
 pub const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
-/// Time to the expiry of a claim after the clock was set back; so short that the claim is renewed next.
+/// Time to the expiry of a claim after the clock was set back. It is so short that the next renewal includes the claim.
 const CLAIM_EXPIRY_AFTER_STEP: SignedDuration = SignedDuration::from_mins(30);
 
 /// Adds the result of a job to the outbox and updates the count of the item's failures, in the transaction that ends

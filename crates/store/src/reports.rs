@@ -35,7 +35,7 @@ pub struct AttemptLocation {
 }
 
 impl Store {
-    /// Stores the report of an attempt. The same report again changes nothing.
+    /// Stores the report of an attempt. An equal report changes nothing.
     pub async fn report(
         &self,
         job: JobId,

@@ -30,8 +30,8 @@ struct Sighting {
 
 impl Store {
     /// Records the items of a polled list. `list` has the key of each item in its first generation. Returns the keys in
-    /// their current generation that have not fired, each with its position in the list: those of new items, of items
-    /// that came back, and of items that were seen earlier and have not fired. An unchanged list writes nothing.
+    /// their current generation that have not fired, each with its position in the list: the keys of new items, of
+    /// items that came back, and of items that were seen earlier and have not fired. An unchanged list writes nothing.
     pub async fn record_sightings(
         &self,
         schedule: ScheduleId,

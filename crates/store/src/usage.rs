@@ -207,7 +207,7 @@ fn slot(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second().div_euclid(SLOT_SECONDS) * SLOT_SECONDS).unwrap_or(now)
 }
 
-/// Upper bound of an amount that is added to a row, so that the sums do not overflow. No attempt has as much.
+/// Upper bound of an amount that is added to a row, so that the sums do not overflow. No attempt reaches this bound.
 const MAX_STORED_AMOUNT: u64 = 4 * MAX_TOKENS;
 
 fn to_column(amount: u64) -> i64 {

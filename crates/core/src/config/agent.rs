@@ -91,7 +91,7 @@ impl Agent {
     }
 }
 
-/// Returns the program of a fallback. With another runtime, the agent's model and provider do not apply.
+/// Returns the program of a fallback. If the fallback has another runtime, the agent's model and provider do not apply.
 fn fallback(own: &Program, other: Fallback) -> Program {
     let runtime = other.runtime.map_or(own.runtime, herdctl::runtime);
     let kept = (runtime == own.runtime).then_some(own);

@@ -26,7 +26,7 @@ use crate::traces::TracesConfig;
 
 /// Maximum depth of nested fleets: deeper than any real fleet, and safe for the stack.
 const MAX_LEVELS: usize = 32;
-/// Maximum number of fleets. Each file may name the next one many times, so the depth alone is no bound.
+/// Maximum number of fleets. Each file may name the next file many times, so a limit on the depth alone is not enough.
 const MAX_FLEETS: usize = 1_000;
 /// Maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
 const MAX_MERGED: usize = 250_000;
@@ -199,7 +199,7 @@ fn written(
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
-/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, those that are for schedules.
+/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, the keys that are for schedules.
 fn split_defaults(defaults: &Node, agent: bool) -> Node {
     let mut part = defaults.clone();
     if let Value::Map(map) = &mut part.value {
@@ -209,8 +209,7 @@ fn split_defaults(defaults: &Node, agent: bool) -> Node {
     part
 }
 
-/// Merges some keys of the agent below those of its schedules, so that a schedule inherits the values that it does not
-/// set.
+/// Merges some keys of the agent into its schedules, so that a schedule inherits the values that it does not set.
 fn inherit_from_agent(agent: &mut Node) {
     for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout", "breaker"] {
         let Some(from) = agent.entry(key).cloned() else { continue };
@@ -226,8 +225,8 @@ fn inherit_from_agent(agent: &mut Node) {
 }
 
 /// Adds a `kind` to each sandbox that sets none: the sandbox of a schedule gets the kind of the agent's sandbox, and a
-/// strict sandbox gets the default kind. The other keys are not merged here, because the stricter value of agent and
-/// schedule counts.
+/// strict sandbox gets the default kind. The other keys are not merged here, because the stricter value of the agent
+/// and the schedule applies.
 fn add_sandbox_kinds(agent: &mut Node) {
     let of_agent = sandbox_kind(agent);
     add_strict_kind(agent);
@@ -239,7 +238,7 @@ fn add_sandbox_kinds(agent: &mut Node) {
     });
 }
 
-/// Returns the `kind` of the agent's sandbox. Without one, herdctl's `docker` counts as a sandbox if it is enabled.
+/// Returns the `kind` of the agent's sandbox. If it is not set, an enabled `docker` of herdctl counts as a sandbox.
 fn sandbox_kind(agent: &Node) -> Option<Entry> {
     let own = agent.entry("sandbox").map(|sandbox| long_form(sandbox.node.clone()));
     let docker = agent.get("docker").filter(|own| own.get("enabled").and_then(Node::text) == Some("true"));
@@ -364,8 +363,8 @@ fn too_many(fleets: usize, path: &Path, above: &FleetContext) -> Option<String> 
     deep.then(|| format!("fleets are nested more than {MAX_LEVELS} levels deep"))
 }
 
-/// Returns the name of a sub-fleet, and the location at which to report an error in the name. The name is that of its
-/// entry in `fleets`, else that in its file, else that of its directory.
+/// Returns the name of a sub-fleet, and the location at which to report an error in the name. The name is taken from
+/// its entry in `fleets`, else from its file, else from its directory.
 fn name_of(entry: &Node, fleet: &Node, path: &Path, path_at: Location) -> (String, Location) {
     let own = entry.get("name").and_then(|name| Some((name.text()?.to_owned(), name.at)));
     let fleets = || fleet.get("fleet")?.get("name")?.text().map(|name| (name.to_owned(), path_at));

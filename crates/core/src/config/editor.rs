@@ -1,5 +1,5 @@
 //! The schema for editors: `x-partial` and the aliases of keys are expressed in plain JSON Schema. Editors ignore the
-//! other extensions of our checker.
+//! other schema extensions.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ fn for_editors(mut root: Value) -> Value {
     root
 }
 
-/// Adds each definition again with nothing required, for places where a merge may add missing keys.
+/// Adds a copy of each definition without required keys, for places where a merge may add missing keys.
 fn add_partial_definitions(root: &mut Value) {
     let mut whole = SCHEMA.fleet().clone();
     let mut definitions = whole["$defs"].take();
@@ -70,7 +70,7 @@ fn loosen(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Adds a property for each other name of a key.
+/// Adds a property for each alias of a key.
 fn add_aliases(schema: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     let mut aliases = Vec::new();

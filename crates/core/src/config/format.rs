@@ -17,7 +17,7 @@ use crate::size::Size;
 use crate::store_address::check_store_address;
 use crate::workspace::BranchName;
 
-/// Format whose errors never quote the text, so that they may be shown if the text is secret.
+/// Format whose errors never quote the text, so the errors may be shown even if the text is secret.
 const POSTGRES: &str = "postgres";
 
 /// Checks whether the errors of this format contain no part of the text.

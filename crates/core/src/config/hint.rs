@@ -31,13 +31,13 @@ fn word(key: &str, above: &[&str], text: &str) -> Option<&'static str> {
     }
 }
 
-/// Commands and words of the shell that are not programs.
+/// Built-in commands and keywords of the shell, which are not programs.
 const SHELL_WORDS: [&str; 22] = [
     ".", ":", "alias", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "read", "return",
     "set", "shift", "source", "trap", "type", "ulimit", "umask", "unset", "while",
 ];
 
-/// Signs, besides letters and digits, that a word of a YAML list may contain without quotes.
+/// Characters, besides letters and digits, that a word of a YAML list may contain without quotes.
 const PLAIN_IN_WORDS: &str = "._/-=+";
 
 /// Returns a hint for a text in place of a list.

@@ -1,6 +1,6 @@
 //! Environment variables in values: `${NAME}`, `${NAME:-default}`, and `$${` for a literal `${`.
 //!
-//! One pass, from left to right, over the text as written: the value of a variable is never expanded again. As in a
+//! The text is expanded in one pass from left to right, so the value of a variable is never expanded again. As in a
 //! shell, the default also replaces a variable that is set but empty.
 
 use super::node::{Location, Node, Scalar, Value};

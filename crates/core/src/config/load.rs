@@ -157,8 +157,8 @@ pub(super) struct Loader<'a> {
     pub fleets: usize,
     /// False if an agent or a sub-fleet was left out, for example because its file cannot be read.
     pub complete: bool,
-    /// Trees of the files read so far, by path and by whether the file was read as an agent's file, so that no file is
-    /// parsed again for each reference; none if the file is not a valid YAML map.
+    /// Trees of the files read so far, so that a file with several references is parsed once. The key is the path and
+    /// whether the file was read as an agent's file. The value is none if the file is not a valid YAML map.
     files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
 }
 

@@ -7,8 +7,8 @@
 //!
 //! Each file is also checked against the schema before the merge.
 //!
-//! Each node has its file, line and column, so an error found after a merge still points to the line in the file.
-//! All problems are collected; loading does not stop at the first one.
+//! Each node has its file, line and column, so an error found after a merge still points to the line in the file. All
+//! problems are collected; loading does not stop at the first problem.
 
 mod agent;
 mod checks;

@@ -22,7 +22,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Returns the location of a file as a whole, for example one that cannot be read.
+    /// Returns the location of a file as a whole, for example of a file that cannot be read.
     pub const fn whole(file: FileId) -> Self {
         Self { file, line: 0, column: 0, start: 0, end: 0 }
     }
@@ -112,8 +112,8 @@ pub struct Scalar {
     /// True if the text is not known, because a variable has no value, or because a text without quotes begins with
     /// `{{`. The error is already reported.
     pub undefined: bool,
-    /// Set by the check against the schema if the scalar is a short form: the only key of its map. For `worktree`,
-    /// which is short for `{kind: worktree}`, it is `kind`.
+    /// The only key of the map for which a short form stands: `kind` for `worktree`, which is short for
+    /// `{kind: worktree}`. None for other scalars. Set by the check against the schema.
     pub short_for: Option<&'static str>,
 }
 

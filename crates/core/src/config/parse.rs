@@ -350,7 +350,7 @@ fn too_many(at: Location) -> Problem {
     Problem::error(at, message)
 }
 
-/// Converts a number. Files are far smaller than 4 GiB, so it never saturates.
+/// Converts a number. Files are far smaller than 4 GiB, so the conversion never saturates.
 pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,5 @@
-//! The problems (errors and warnings) of a config. They are collected, so that one problem does not hide the others.
+//! The problems (errors and warnings) of a config. They are collected, so that one problem does not hide other
+//! problems.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -91,7 +92,7 @@ impl Problems {
     /// Returns the problems sorted by file and line, each once. A section is checked as written and again after
     /// merging, and defaults once for each agent, so the same problem is often found several times.
     pub fn finish(mut self) -> Vec<Problem> {
-        // The sort is stable, so that of two equal problems the first one remains: it has the path of the key from the
+        // The sort is stable, so the first of two equal problems remains. Its key is the path of the key from the
         // file's root.
         self.all.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
         self.all.dedup_by(|a, b| a.at == b.at && a.message == b.message);

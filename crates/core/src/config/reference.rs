@@ -15,7 +15,7 @@ use crate::trigger::{EventTrigger, TriggerConfig, TriggerKind};
 
 /// All agents and schedules that can be referred to.
 pub(super) struct KnownNames<'a> {
-    /// Agents with their drafts, including those with errors, as far as they can be read.
+    /// Agents with their drafts, including agents with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
     /// True if the names of all agents are known.
     knows_all_agents: bool,
@@ -29,7 +29,7 @@ struct Names {
     /// Ids by `AGENT/SCHEDULE`; the name of an agent has no slash.
     schedules: HashMap<String, ScheduleId>,
     ids: HashSet<ScheduleId>,
-    /// Schedules of agents with errors, as `AGENT/SCHEDULE`. They exist, so naming them is not a second error.
+    /// Schedules of agents with errors, as `AGENT/SCHEDULE`. They exist, so a reference to them is not a second error.
     broken: HashSet<String>,
     /// Agents whose schedule names are not known.
     unread: HashSet<String>,
@@ -132,7 +132,7 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Returns the names of all agents that have one.
+    /// Returns the names of all agents that have a name.
     fn agent_names(&self) -> impl Iterator<Item = String> {
         self.agents.iter().filter_map(|(_, draft)| written_name(draft))
     }
@@ -168,8 +168,8 @@ impl<'a> KnownNames<'a> {
             || full_names(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
-    /// Finds cycles of schedules that name each other. Each schedule names at most one other, so this function follows
-    /// the references until a schedule repeats.
+    /// Finds cycles of schedules that name each other. Each schedule names at most one other schedule, so this function
+    /// follows the references until a schedule repeats.
     fn find_cycles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
         let places: HashMap<ScheduleId, ScheduleRef<'_>> =
             self.places().map(|place| (place.schedule.id, place)).collect();
@@ -192,9 +192,10 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Finds cycles of two schedules: one waits for the jobs of all others, and the other does the same or names the
-    /// first. They start each other forever if one outcome starts both. A cycle that needs two different outcomes in
-    /// turn ends as soon as a job has another outcome, or when too many schedules have triggered each other in a row.
+    /// Finds cycles of two schedules. The first schedule waits for the jobs of all schedules. The second schedule does
+    /// the same, or names the first. The two start each other forever if the same outcome starts both. A cycle that
+    /// needs two different outcomes in turn ends as soon as a job has another outcome, or when too many schedules have
+    /// triggered each other in a row.
     fn find_mutual_cycles(
         &self,
         for_anyone: &[ScheduleRef<'_>],
@@ -247,7 +248,7 @@ struct ScheduleRef<'a> {
 }
 
 impl ScheduleRef<'_> {
-    /// Checks whether both schedules are enabled, and one outcome of a job starts both.
+    /// Checks whether both schedules are enabled, and the same outcome of a job starts both.
     fn shares_outcome(&self, other: &Self) -> bool {
         let status = |place: &Self| match &place.schedule.trigger {
             TriggerConfig::DispatchResult { status, .. } => *status,
@@ -268,7 +269,7 @@ impl ScheduleRef<'_> {
         }
     }
 
-    /// Returns the schedule whose jobs this one waits for.
+    /// Returns the schedule for whose jobs this schedule waits.
     fn upstream(
         &self,
         known: &KnownNames<'_>,

@@ -9,7 +9,7 @@ use super::load::LoadedConfig;
 use super::node::Sources;
 use super::problem::{Problem, Severity};
 
-/// Renders one block for each problem. `colour` is for a terminal; paths are relative to `base`.
+/// Renders one block for each problem. `colour` adds the colours of a terminal; paths are relative to `base`.
 pub fn render(loaded: &LoadedConfig, base: &Path, colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let blocks: Vec<String> = loaded

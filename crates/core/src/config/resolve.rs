@@ -58,8 +58,8 @@ pub(super) fn agent(
     let directory = working_directory(loader, draft);
     let Some(Typed { config, partial, wrong_keys }) = typed(&checked) else {
         if loader.problems.errors() == before {
-            // The schema accepted what the type rejects. That is a defect of cowhand, which the tests with random
-            // configs look for. The message of serde is not shown, because it may contain a secret.
+            // The schema accepts a value that the type rejects. That is a bug of cowhand, for which the tests with
+            // random configs search. The message of serde is not shown, because it may contain a secret.
             let problem = Problem::error(draft.entry, "this agent passes the schema but cannot be read");
             loader.problems.add(problem.key(draft.key.as_str()));
         }
@@ -82,7 +82,7 @@ pub(super) fn agent(
     Resolved::Whole(Box::new(agent), shown)
 }
 
-/// Makes the checks between keys. A check that would need one of the wrong keys is left out.
+/// Runs the checks between keys, except the checks that need one of the wrong keys.
 fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wrong: &[String]) {
     type Check = fn(&mut Loader<'_>, &Draft, &Agent);
     let all: [(&[&str], Check); 5] = [
@@ -102,7 +102,7 @@ fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wr
 /// The readable part of an agent.
 struct Typed {
     config: shape::AgentConfig,
-    /// Schedules with errors, without their wrong keys, and `manual` if their trigger is wrong. `check_keys_together`
+    /// Schedules with errors, without their wrong keys. A wrong trigger is replaced by `manual`. `check_keys_together`
     /// does not get these schedules: without the removed keys, its checks could report problems that do not exist.
     partial: IndexMap<String, shape::ScheduleConfig>,
     /// Wrong keys of the agent, except `FREE_KEYS`. `config` does not contain them. None if only the schedules of the
@@ -164,8 +164,8 @@ fn typed(checked: &Checked) -> Option<Typed> {
 /// Keys of a work source on which the checks of its other keys depend.
 const NEEDED_SOURCE_KEYS: [&str; 4] = ["type", "labels", "path", "name"];
 
-/// Takes a wrong key out of a work source, so that its other keys can be checked. Returns false if a check depends on
-/// the key. A wrong repository is replaced, because a missing one would be reported, too.
+/// Removes a wrong key from a work source, so that its other keys can be checked. Returns false if a check depends on
+/// the key. A wrong repository is replaced, because a missing repository would be another error.
 fn repair_source(owner: &mut Map<String, Json>, key: Option<&str>) -> bool {
     let source = owner.get_mut("work_source").and_then(Json::as_object_mut);
     let (Some(source), Some(key)) = (source, key) else { return false };
@@ -406,7 +406,8 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// Checks that no MCP server of the agent has the name of the fleet's own MCP server, if the agent uses the latter.
+/// Checks that no MCP server of the agent has the name of the fleet's own MCP server, if the agent uses the fleet's
+/// server.
 fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let word = |key: &str| draft.node.get(key).and_then(Node::text);
     let needed = if word("permission_mode") == Some("ask") {
@@ -492,7 +493,7 @@ fn name(
     Some(name)
 }
 
-/// Returns a name for an agent without a valid one, so that its other errors are found. The name differs from the
+/// Returns a name for an agent without a valid name, so that its other errors are found. The name differs from the
 /// placeholders of other agents.
 fn placeholder_name(draft: &Draft) -> Option<AgentName> {
     let own = format!("unnamed-{}-{}", draft.entry.line, draft.entry.column);

@@ -49,7 +49,7 @@ impl ConfigSchema {
         self.patterns.get(pattern)
     }
 
-    /// Returns the schema to which `$ref` leads; a schema without `$ref` itself.
+    /// Returns the schema to which `$ref` refers, or the given schema if it has no `$ref`.
     pub(super) fn follow<'a>(&'a self, mut schema: &'a Value) -> &'a Value {
         while let Some(name) = schema.get("$ref").and_then(Value::as_str) {
             schema = match name.strip_prefix("#/$defs/") {

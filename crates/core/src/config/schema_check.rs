@@ -1,4 +1,4 @@
-//! One pass over a tree along the schema: finds all errors, and converts correct values to typed JSON.
+//! Check of a tree against the schema, in one pass: finds all errors, and converts correct values to typed JSON.
 //!
 //! This module enforces the schema that editors read. Rules that a schema cannot express are in `resolve`, `checks` and
 //! `reference`.
@@ -45,7 +45,7 @@ pub(super) struct Checker<'a> {
 enum Step {
     Key {
         written: String,
-        /// Name of the key in the schema. `written` may be another name of it.
+        /// Name of the key in the schema. `written` may be an alias.
         name: String,
     },
     Index(usize),
@@ -85,8 +85,8 @@ pub(super) fn check(
 }
 
 impl Checker<'_> {
-    /// Checks a value. `blame` is the location to report for an error in a list or map as a whole, for example that of
-    /// its key.
+    /// Checks a value. `blame` is the location to report for an error in a list or map as a whole, for example the
+    /// location of its key.
     fn value(&mut self, node: &mut Node, blame: Location, schema: &'static Json) -> Option<Json> {
         let schema = self.schema.follow(schema);
         if node.is_null() {
@@ -219,7 +219,8 @@ impl Checker<'_> {
         written != name
     }
 
-    /// Checks the value of a key, and reports what its schema states about the key itself.
+    /// Checks the value of a key, and reports a key that is pending, without effect, renamed or not allowed in this
+    /// file.
     fn property(&mut self, written: &str, entry: &mut Entry, property: &'static Json) -> Option<Json> {
         if !entry.node.is_null() {
             self.remarks(written, entry.key_at, property);
@@ -259,7 +260,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the properties that apply here: the object's own and those of the variant that `type` names.
+    /// Returns the properties that apply here: the properties of the object and of the variant that `type` names.
     fn sections(
         &mut self,
         node: &Node,
@@ -345,8 +346,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks whether this section is an agent or a schedule. An unknown key does not make these unusable: their other
-    /// keys are still used, so that errors in them are found too.
+    /// Checks whether this section is an agent or a schedule. If an agent or a schedule has an unknown key, its other
+    /// keys are still used, so that their errors are found too.
     fn is_agent_or_schedule(&self) -> bool {
         matches!(*self.names().as_slice(), [] | ["schedules", _])
     }

@@ -10,7 +10,7 @@ use super::suggest::one_of;
 pub(super) struct AllowedKeys {
     /// Schemas whose properties apply here.
     pub chosen: Vec<&'static Json>,
-    /// All variants, including the chosen one, if the value of the tag (for example `type`) chose one; otherwise empty.
+    /// All variants, including the chosen variant; empty if the value of the tag (for example `type`) chose none.
     pub variants: Vec<&'static Json>,
     /// The value of the tag that chose the variant, for example `cron`.
     pub tag: Option<&'static str>,

@@ -7,13 +7,13 @@ use super::secret;
 /// A syntax error in a file: its position, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SyntaxMistake {
-    /// Byte at which it begins.
+    /// Byte at which the mistake begins.
     pub start: usize,
     pub message: String,
     pub help: String,
 }
 
-/// Finds the mistake that causes a parser error at the byte `offset`, if it is a frequent one.
+/// Finds the mistake that causes a parser error at the byte `offset`, if it is a frequent mistake.
 pub(super) fn syntax_mistake(text: &str, kind: &ErrorKind, offset: usize) -> Option<SyntaxMistake> {
     match kind {
         ErrorKind::UnclosedQuotedScalar
@@ -164,7 +164,7 @@ fn begins_value(before: &str) -> bool {
     before.is_empty() || before.ends_with([':', '-', '{', '[', ','])
 }
 
-/// Returns the position of the quote that closes the one at `start`.
+/// Returns the position of the quote that closes the quote at `start`.
 fn closed_at(text: &str, start: usize) -> Option<usize> {
     let quote = text[start..].chars().next()?;
     let mut characters = text[start + 1..].char_indices().peekable();

@@ -1,8 +1,8 @@
 //! The record of an event's job at the time of the event.
 //!
-//! The event log holds no copies of jobs, because pruned data must not remain and prompts can be large. Copies are
-//! not needed: the fields that a job gets at its creation never change, and an ended job does not change. So the record
-//! at the time of the event can be made from the event and the row that the job has now. In the record of a created or
+//! The event log holds no copies of jobs, because pruned data must not remain and prompts can be large. Copies are not
+//! needed: the fields that a job gets at its creation never change, and an ended job does not change. So the record at
+//! the time of the event can be made from the event and the current row of the job. In the record of a created or
 //! started job, fields whose value at that time is not known are empty, for example the usage of earlier attempts.
 
 use jiff::Timestamp;

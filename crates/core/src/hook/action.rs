@@ -29,7 +29,7 @@ pub struct Hooks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hook {
     pub name: Option<String>,
-    /// True if the following hooks run after a failure of this one.
+    /// True if the following hooks run even if this hook fails.
     pub continue_on_error: bool,
     /// Hook events after which the hook runs; `None` means all, and an empty list means never.
     pub on_events: Option<Vec<HookEvent>>,

@@ -1,4 +1,4 @@
-//! What a work source gets at the end of a claim: the result of an item, or its release.
+//! The end of a claim: the result or the release of an item, for its work source.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::id::JobId;
 use crate::report::{MAX_ARTIFACTS, Report, ReportedOutcome};
 use crate::work::{ItemRules, OnFailure, ReleaseOptions, WorkOutcome, WorkResult};
 
-/// What the work source has still to receive: the result of an item, or its release.
+/// The result or the release of an item, which the work source has still to receive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
@@ -31,7 +31,8 @@ impl Closing {
 }
 
 impl Closing {
-    /// Returns what the work source gets after the end of a job. `outcome` is the result of [`combine_with_report`].
+    /// Returns the result or the release for the work source after the end of a job. `outcome` is the result of
+    /// [`combine_with_report`].
     ///
     /// - A completed job: its result.
     /// - A cancelled job: a release of the item.

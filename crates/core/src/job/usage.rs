@@ -120,7 +120,7 @@ pub struct ModelUsage {
 }
 
 impl ModelUsage {
-    /// Returns the number of tokens without those of the cache.
+    /// Returns the number of input and output tokens, without the tokens of the cache.
     pub const fn fresh_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }

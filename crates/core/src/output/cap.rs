@@ -9,7 +9,7 @@ use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 /// Minimum room for any value: a marker in quotes.
 const MIN_VALUE_ROOM: usize = MAX_MARKER_LENGTH + 2;
 
-/// Key of the note that states how many bytes were cut because whole fields are missing.
+/// Key of the note that states how many bytes the removed fields had.
 const CUT_NOTE_KEY: &str = "cut";
 
 /// Known fields of all types. All other fields of a message are extra.
@@ -76,7 +76,7 @@ fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
 }
 
 /// Returns the maximum length of each part so that all parts together fit into `room`. Shorter parts stay whole and
-/// leave the room that they do not use to the others. If all parts fit, the result is `usize::MAX`.
+/// leave the room that they do not use to the longer parts. If all parts fit, the result is `usize::MAX`.
 fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     lengths.sort_unstable();
     let count = lengths.len();

@@ -55,7 +55,7 @@ impl FinalOutput {
     }
 
     /// Checks whether the added messages of the last attempt contain a result or a complete message of the agent. If
-    /// the end of an output contains one, its beginning need not be read.
+    /// the end of an output contains such a text, its beginning need not be read.
     pub const fn has_agent_text(&self) -> bool {
         self.result.is_some() || self.last_message.is_some()
     }

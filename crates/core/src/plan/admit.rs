@@ -99,10 +99,10 @@ pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot:
 /// repeats this rule for one transaction, but counts jobs that their schedule holds, and does not count items that are
 /// being claimed.
 pub(super) struct ReadyJobs {
-    /// Number of the ready jobs that come before every new firing: running jobs, and jobs of work items, also of items
-    /// that are being claimed.
+    /// Number of the ready jobs that come before every new firing: running jobs, jobs of work items, and items that are
+    /// being claimed.
     first: usize,
-    /// The others in the order in which they start, with their turn if they take turns.
+    /// The other ready jobs in the order in which they start, with their turn if they take turns.
     waiting: Vec<Option<PlaceTurn>>,
 }
 

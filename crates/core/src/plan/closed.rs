@@ -1,4 +1,4 @@
-//! Schedules whose calendar never lets them fire.
+//! Schedules whose calendar never allows a firing.
 
 use jiff::Timestamp;
 
@@ -61,7 +61,7 @@ fn closed_for_ever(schedule: &Schedule, now: Timestamp) -> Option<Vec<ClosedBy>>
     let timing = &schedule.timing;
     let closed_by = closed_from(now, schedule, timing)?;
     let without_end = Timing { end_at: None, ..timing.clone() };
-    // The end is named only if it matters.
+    // Name `end_at` only if the other keys alone do not prevent every firing.
     let other_keys = timing.end_at.and_then(|_| closed_from(now, schedule, &without_end));
     Some(other_keys.unwrap_or(closed_by))
 }

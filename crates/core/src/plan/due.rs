@@ -75,9 +75,9 @@ impl DueCheck<'_> {
         Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation)
     }
 
-    /// Checks whether the last firing has not ended yet, so that the next one has to wait. With a work source, only the
-    /// poll itself has to end, so that free places are filled while jobs run for a long time. After a pause, the probe
-    /// has to end too.
+    /// Checks whether the last firing has not ended yet, so that the next firing has to wait. With a work source, only
+    /// the poll itself has to end, so that free places are filled while jobs run for a long time. After a pause, the
+    /// probe has to end too.
     pub(super) fn is_under_way(&self) -> bool {
         if self.live.takes_work {
             self.live.preparing
@@ -88,17 +88,17 @@ impl DueCheck<'_> {
         }
     }
 
-    /// Decides about an interval. It counts from the end of the last job that it fired, and there is no next time
-    /// before that job has ended. With a work source, it counts from the last poll if that is later, and does not wait
-    /// for the end of a job.
+    /// Decides about an interval. An interval counts from the end of the last job that it fired, and is not due before
+    /// that job has ended. With a work source, it counts from the last poll if that is later, and does not wait for the
+    /// end of a job.
     fn interval(&self, interval: Interval, places: &mut FiringPlaces) -> DueResult {
         if self.is_under_way() {
             return DueResult::default();
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
         // Each job that ends moves `due`, so jobs that end one after another could postpone the regular poll for ever.
-        // If an interval has passed since the last regular poll, the next poll is a regular one and not a fill, because
-        // a fill leaves out items that a job has just released.
+        // If an interval has passed since the last regular poll, the next poll is a regular poll and not a fill,
+        // because a fill leaves out items that a job has just released.
         let poll_due = self.polled_at().and_then(|at| at.checked_add(interval.duration()).ok());
         if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
             due = due.min(self.now);
@@ -311,7 +311,8 @@ impl DueCheck<'_> {
         // Check the budget before the places: a firing without budget waits for budget or is skipped, whether or not a
         // place is free.
         match places.over {
-            // Running attempts have reserved the amount that this firing needs. It runs if they leave enough.
+            // Running attempts have reserved the amount that this firing needs. The firing runs if the attempts leave
+            // enough.
             Some(over) if over.fits_after_running() => {
                 verdict.wait(self, due, Hold::OverBudget(over));
                 verdict.wake_at = over.until;

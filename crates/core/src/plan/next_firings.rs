@@ -34,8 +34,8 @@ impl<'a> Outlook<'a> {
     }
 
     /// Returns the next firing of the schedule, which is never in the past. None if the schedule is not active, if its
-    /// calendar allows no further firing, if the clock does not fire it, or if it is an interval that counts from the
-    /// end of a job that has not ended, or that waits for something with an unknown end.
+    /// calendar allows no further firing, or if the clock does not fire it. Also none for an interval that counts from
+    /// the end of a job that has not ended, or that waits for something with an unknown end.
     pub fn next(&self, agent: &Agent, schedule: &Schedule) -> Option<Timestamp> {
         self.firings(agent, schedule, self.now, 1).pop()
     }
@@ -196,7 +196,7 @@ impl Search<'_> {
             if found.len() == count {
                 break;
             }
-            // A job that waits for its provider does not end before the wait does.
+            // A job that waits for its provider does not end before this wait ends.
             let end = parked.take().map_or(allowed, |until| until.max(allowed));
             let Ok(next) = end.checked_add(step) else { break };
             at = next.max(last_before(from, next, step));

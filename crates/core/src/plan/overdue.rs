@@ -1,4 +1,4 @@
-//! Due times that have passed and did not run: those that were missed, and those that wait.
+//! Due times that have passed and did not run: missed due times, and due times that wait.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Maximum number of due times that are examined after the first one that waits.
+/// Maximum number of due times that are examined after the first waiting due time.
 const MAX_COUNTED: usize = 1_000;
 
 /// Reason for which due times are missed. A daemon that stops fires nothing while it waits for running jobs.
@@ -20,16 +20,16 @@ const NO_DAEMON: &str = "no daemon ran or the daemon was stopping";
 /// with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
-    /// The first of them.
+    /// First missed due time.
     pub since: Timestamp,
     /// Number of missed due times; at most 100 are counted.
     pub times: usize,
-    /// Number of runs that the next daemon makes for them when it starts.
+    /// Number of runs for the missed due times when the next daemon starts.
     pub runs: usize,
     rule: MissedRule,
 }
 
-/// What a daemon does with the missed due times when it starts.
+/// Rule for the missed due times when a daemon starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MissedRule {
     Cron(Misfire),
@@ -85,7 +85,7 @@ impl Missed {
 
 impl Outlook<'_> {
     /// Returns the missed due times of a cron schedule or a delay; none if no due time was missed. The snapshot has to
-    /// be one without a running daemon: its `uptime` begins now.
+    /// be of a fleet without a running daemon: its `uptime` begins now.
     pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
         let TriggerKind::Clock(trigger) = schedule.trigger.kind() else { return None };
         self.search(agent, schedule, |search| match trigger {
@@ -95,7 +95,7 @@ impl Outlook<'_> {
         })
     }
 
-    /// Counts the due times since the first one that waits, including it. The result is zero if none waits.
+    /// Counts the due times from the first waiting due time on. The result is zero if no due time waits.
     pub fn times_waited(&self, agent: &Agent, schedule: &Schedule) -> usize {
         self.search(agent, schedule, |search| search.check.times_waited())
     }

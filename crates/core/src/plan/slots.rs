@@ -38,7 +38,7 @@ pub(super) struct FoundSlot {
 
 /// Returns the candidates for the job, in their order: the agent itself, and the agent with the program of each
 /// fallback. A job that continues its session after a usage limit has only the candidates that can continue the
-/// session, so that finished work is not repeated. If there is none, it has all.
+/// session, so that finished work is not repeated. If no candidate can continue the session, all are returned.
 fn candidates<'a>(
     agent: &'a Agent,
     job: &LiveJob,
@@ -50,8 +50,8 @@ fn candidates<'a>(
 }
 
 impl Snapshot {
-    /// Returns the usage limit that the job waits for: the one that ends first. None if the provider of a candidate is
-    /// not used up.
+    /// Returns the usage limit that the job waits for: of the limits of all candidates, the first to end. None if the
+    /// provider of a candidate is not used up.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
     }
@@ -125,8 +125,9 @@ impl ProviderSlots {
         Self { providers }
     }
 
-    /// Finds a slot for the job. The other candidates are tried only if the provider of the first one is used up. If no
-    /// candidate has a slot now, returns the reason, with the earliest time at which one takes a job, if known.
+    /// Finds a slot for the job. The other candidates are tried only if the provider of the first candidate is used up.
+    /// If no candidate has a slot now, returns the reason, with the earliest time at which a candidate can start, if
+    /// known.
     pub(super) fn find(
         &self,
         agent: &Agent,

@@ -11,7 +11,7 @@ use crate::policy::Overlap;
 use crate::roster::{Agent, Schedule};
 use crate::trigger::Driver;
 
-/// Turn of a waiting firing, or of the job that it made. The smaller turn gets a free place first.
+/// Turn of a waiting firing, or of the job that the firing created. The smaller turn gets a free place first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PlaceTurn {
     /// Number of jobs of its schedule that run, or that start before this firing or job.
@@ -29,7 +29,7 @@ impl Snapshot {
     }
 
     /// Returns the pending jobs of an agent in the order in which they start: oldest first, except that the jobs that
-    /// the clock fired are sorted by their turns among themselves, and that a job that replaces a cancelled one comes
+    /// the clock fired are sorted by their turns among themselves, and that a job that replaces a cancelled job comes
     /// first.
     pub(super) fn starting_order(&self, agent: &Agent) -> Vec<(&LiveJob, Option<PlaceTurn>)> {
         let mut before: HashMap<ScheduleId, usize> = HashMap::new();
@@ -55,7 +55,7 @@ impl Snapshot {
         for (place, job) in places.zip(in_turn) {
             *place = job;
         }
-        // With `cancel_previous`, the new job takes the place of the cancelled one.
+        // With `cancel_previous`, the new job takes the place of the cancelled job.
         order.sort_by_key(|(job, _)| !job.replaces_another(agent));
         order
     }
@@ -70,7 +70,7 @@ impl LiveJob {
         matches!(self.state, LiveState::Running { .. })
     }
 
-    /// Checks whether the clock fired the job and it waits for its first attempt in turn with others.
+    /// Checks whether the clock fired the job, and the job waits for its first attempt and takes turns with other jobs.
     fn is_queued(&self, schedule: &Schedule) -> bool {
         self.waits_for_first_attempt(schedule) && schedule.timing.overlap != Overlap::CancelPrevious
     }

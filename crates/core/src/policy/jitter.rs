@@ -26,7 +26,7 @@ impl Jitter {
     /// every machine.
     pub fn position(schedule: &str, key: &str) -> f64 {
         // FNV-1a, then the finisher of splitmix, so that similar inputs also differ in the high bits. A hash of the
-        // standard library may change between releases; this one must not.
+        // standard library may change between releases; this hash must not.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in schedule.bytes().chain([b'/']).chain(key.bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

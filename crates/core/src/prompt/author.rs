@@ -22,7 +22,7 @@ pub struct PromptAuthor<'a> {
 /// First lines of fences.
 #[derive(Debug)]
 pub(super) struct FenceLabels {
-    /// Label of the text that is the task: that of a work item or an issue.
+    /// Label of the text of the task, that is, of a work item or an issue.
     pub(super) task: String,
     /// Label of all other text.
     pub(super) other: String,

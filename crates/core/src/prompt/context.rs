@@ -42,7 +42,7 @@ pub struct PromptFiring<'a> {
     pub scheduled_for: Option<Timestamp>,
 }
 
-/// The job whose end fired this one. It is passed as metadata of the task, with keys that begin with `upstream.`.
+/// The job whose end fired this job. It is passed as metadata of the task, with keys that begin with `upstream.`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Upstream {
     pub agent: AgentName,
@@ -57,7 +57,7 @@ pub struct Upstream {
 
 impl Upstream {
     /// Reads the upstream job from the metadata of a task. Returns none for every trigger except `dispatch_result`,
-    /// because the metadata of the others may come from anywhere.
+    /// because the metadata of other triggers may come from anywhere.
     pub(crate) fn of(trigger: &str, task: &Task) -> Option<Self> {
         let get = |key: &str| task.metadata.get(key).filter(|_| trigger == "dispatch_result");
         Some(Self {
@@ -98,7 +98,7 @@ impl Context<'_> {
     /// Returns all values by name. Each name in `declared` has a value, which may be empty.
     pub(super) fn values(&self, declared: &[&'static str]) -> Value {
         let mut values: BTreeMap<String, Value> = BTreeMap::new();
-        // Insert metadata first, so that no key from outside replaces one of our names.
+        // Insert metadata first, so that no key from outside replaces a name that cowhand defines.
         values.extend(self.task.metadata.iter().map(|(key, text)| (key.clone(), Value::from(text.as_str()))));
         let mut set = |name: &str, value: Value| values.insert(name.to_owned(), value);
         for (name, value) in self.own() {

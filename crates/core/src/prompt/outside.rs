@@ -147,7 +147,7 @@ impl PromptBuilder {
     }
 }
 
-/// Puts a line between backticks, more than the line has in a row, so that nothing in it ends the quote.
+/// Puts a line between backticks, more than its longest run of backticks, so that nothing in the line ends the quote.
 fn quote(text: &str) -> String {
     let mark = "`".repeat(longest_run(text, '`') + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
@@ -189,8 +189,8 @@ fn clean(text: &str) -> String {
     out
 }
 
-/// Checks whether the character joins or varies the one before it, as in emoji and in Persian. One of them after a
-/// visible character is part of the text; more could hide a message.
+/// Checks whether the character joins or varies the character before it, as in emoji and in Persian. One such character
+/// after a visible character is part of the text; several could hide a message.
 const fn is_modifier(character: char) -> bool {
     matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }

@@ -11,7 +11,7 @@ use crate::cut::push_cut;
 
 pub(super) const MAX_PLACEHOLDERS: usize = 500;
 
-/// Maximum number of engine steps for one placeholder, enough for any sensible one.
+/// Maximum number of engine steps for one placeholder, enough for any useful expression.
 const MAX_ENGINE_STEPS: u64 = 1_000;
 
 /// Maximum length of an expression in bytes. The engine parses by recursion, and a short expression cannot exhaust the

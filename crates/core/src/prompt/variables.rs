@@ -100,8 +100,8 @@ impl Variables {
     fn nearest(&self, name: &str) -> Option<String> {
         let distance = |known: &str| strsim::damerau_levenshtein(known, name);
         let nearest = self.exact.iter().chain(&self.open).min_by_key(|known| distance(known))?;
-        // Accept one error in a name of up to five bytes and two in a longer one; with more errors, the name is a
-        // different word.
+        // Accept one error in a name of up to five bytes and two errors in a longer name. With more errors, the name is
+        // a different word.
         (distance(nearest) <= (nearest.len() / 3).clamp(1, 2)).then(|| (*nearest).to_owned())
     }
 }

@@ -7,9 +7,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use regex::{Captures, Regex};
 
-/// A time of day without a date means today if it passed at most this long ago, else tomorrow. A date without a year
-/// means this year in the same way, else next year. Messages state times without seconds, so the reported time may have
-/// just passed.
+/// Tolerance for a reported time that has just passed, because messages state times without seconds. A time of day
+/// without a date means today, or tomorrow if it passed longer ago than this. A date without a year means this year, or
+/// next year if it passed longer ago than this.
 const PAST_RESET_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Returns the end of a usage limit, if the beginning of the text contains one. `zone` is the time zone of the program

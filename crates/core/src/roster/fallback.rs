@@ -19,9 +19,9 @@ impl Agent {
         std::iter::once((None, Cow::Borrowed(self))).chain(others)
     }
 
-    /// Returns those of the agent and its fallbacks that can continue a session of this runtime. The provider counts
-    /// only for the runtime `acp`. If none can continue the session any more, returns all, because a new session is
-    /// better than an endless wait.
+    /// Returns the agent and its fallbacks, without those that cannot continue a session of this runtime. The provider
+    /// counts only for the runtime `acp`. If none can continue the session any more, returns all, because a new session
+    /// is better than an endless wait.
     pub fn able_to_continue(
         &self,
         runtime: &str,

@@ -9,7 +9,7 @@ use crate::runtime::Runtime;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Program {
     pub runtime: Runtime,
-    /// Program and arguments for the runtimes `command` and `acp`; others have their own program.
+    /// Program and arguments for the runtimes `command` and `acp`; other runtimes have their own program.
     pub command: Vec<String>,
     /// Model; none means that the program decides.
     pub model: Option<String>,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::SandboxRules;
 
-/// Default image of herdctl. It is in no registry: its users build it.
+/// Default image of herdctl. No registry has this image: its users build it.
 pub const DEFAULT_IMAGE: &str = "herdctl/runtime:latest";
 
 /// A container with its sandbox rules and the settings that rules do not have.

@@ -36,7 +36,7 @@ impl Host {
         self.port
     }
 
-    /// Returns the IP address, if the name is one.
+    /// Returns the IP address if the name is an address.
     pub fn address(&self) -> Option<IpAddr> {
         self.name.parse().ok()
     }

@@ -7,8 +7,8 @@
 //! - `x-aliases`: other names of the key; `x-old-names`: the same, with a warning.
 //! - `x-secret`: never shown; on a map, none of its values is shown.
 //! - `x-path`: a path, relative to the file that names it; the loader resolves it.
-//! - `x-pending`: accepted without effect yet, with a warning that says so.
-//! - `x-herdctl`: accepted because herdctl accepts it, without a meaning here.
+//! - `x-pending`: accepted, but without effect yet; a warning says so.
+//! - `x-herdctl`: accepted because herdctl accepts it; it has no effect here.
 //! - `x-partial`: below here any key may be missing, because a merge may add it.
 //! - `x-fleet-only`: not allowed in an agent's own file.
 //! - `x-short-for`: a value that is not a map is short for a map with only this key.

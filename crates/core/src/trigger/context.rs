@@ -13,8 +13,8 @@ pub struct FiringContext {
     /// Body of a webhook delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// Prompt of the actor who fired it, which replaces that of the schedule or the agent. It is used literally, not as
-    /// a template.
+    /// Prompt of the actor who fired it, which replaces the prompt of the schedule or the agent. It is used literally,
+    /// not as a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Conversation, if the firing came from a chat.
@@ -28,7 +28,7 @@ pub struct FiringContext {
     pub from_dashboard: bool,
 }
 
-/// Key in a task's metadata for the reason why the text of the job from which the task comes was not trusted.
+/// Key in the metadata of a task that comes from a job whose text was not trusted. The value is the reason.
 pub const CONFINED_KEY: &str = "confined";
 
 impl FiringContext {

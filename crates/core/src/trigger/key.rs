@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::{ChatPlatform, PullEvent, Task, TriggerConfig, TriggerKind};
 
-/// Maximum length in bytes of an id or a key from outside that becomes part of a firing key. Firing keys are in an
-/// index, and the index of PostgreSQL refuses long texts.
+/// Maximum length in bytes of an id or a key from outside that becomes part of a firing key. Firing keys are indexed,
+/// and PostgreSQL cannot index long texts.
 pub const MAX_KEY_BYTES: usize = 200;
 
 /// One occurrence of a trigger. Within a schedule, an occurrence has the same key after a restart, on another machine

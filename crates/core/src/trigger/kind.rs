@@ -1,4 +1,4 @@
-//! The kinds of triggers. Other modules match on the kind, so that most of them need no change for a new type.
+//! The kinds of triggers. Other modules match on the kind, so that most modules need no change for a new type.
 //! `TriggerConfig::kind` returns the kind of each type.
 
 use uuid::Uuid;

@@ -42,7 +42,7 @@ pub enum Head {
     /// From the repository itself, or there are no commits.
     #[default]
     Own,
-    /// From another repository, with its name if it still exists.
+    /// From another repository, with its name if the name is known.
     Fork(Option<String>),
     /// From the source of this pull request, which is not known yet.
     OfPull(u64),
@@ -192,8 +192,8 @@ fn is_plain(repo: &str) -> bool {
 /// Keys of accounts that may be the author of a part of a payload.
 const AUTHOR_KEYS: [&str; 7] =
     ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
-/// Parts that are ignored: those in which such keys name an owner, the commits, whose authors are free text and not
-/// accounts, and the sender, who is read separately.
+/// Parts of a payload that are ignored: parts in which these keys name an owner; commits, whose authors are free text
+/// and not accounts; and the sender, who is read separately.
 const IGNORED_PARTS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 

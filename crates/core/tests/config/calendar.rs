@@ -31,7 +31,7 @@ fn schedules_that_can_never_fire_are_reported() {
             Some("the times of `cron` are in UTC, those of `active_hours` in Asia/Tokyo"),
         ),
         (cron("0 0 * * *", "active_hours: {start: 09:00, end: 10:00, timezone: Asia/Tokyo}"), None),
-        // Once in 28 years.
+        // This date is a Monday once in 28 years.
         (cron("0 0 29 2 *", "active_hours: {start: 00:00, end: 01:00, days: [mon]}"), None),
         // Equal times are a window of 24 hours, which begins on its day.
         (cron("0 3 * * tue", "active_hours: {start: 09:00, end: 09:00, days: [mon]}"), None),

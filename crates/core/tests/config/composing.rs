@@ -85,8 +85,8 @@ agents:
     assert_eq!(agents[1].timeout.duration(), None);
 }
 
-/// The key of a fleet file is below its defaults. The key of the root file also applies to agents that are no longer in
-/// the fleet.
+/// The defaults of a fleet file override its key `retention`. The key of the root file also applies to agents that are
+/// no longer in the fleet.
 #[test]
 fn retention_is_inherited_key_by_key() {
     let root = "
@@ -225,7 +225,7 @@ fn an_empty_file_is_an_empty_fleet() {
     }
 }
 
-/// Paths are relative to the file that names them, also after a merge in which every layer may name one.
+/// Paths are relative to the file that names them, also after a merge of layers with different paths.
 #[test]
 fn work_source_paths_are_relative_to_the_file_that_names_them() {
     let files = [

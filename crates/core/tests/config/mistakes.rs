@@ -6,7 +6,7 @@ use cowhand_core::trigger::TriggerConfig;
 
 use super::{lines, load_files, load_text, rendered};
 
-/// Twelve kinds of mistakes, each in another of fifty agents: the lines of that agent in addition to the usual ones.
+/// Twelve kinds of mistakes, each in a different agent of fifty: the number of the agent, and its additional lines.
 const MISTAKES: [(usize, &str); 12] = [
     (3, "    descripton: Says hello.\n"),
     (7, "    max_turns: many\n"),
@@ -116,7 +116,7 @@ fn sandboxes() {
             1,
             "Landlock can restrict ports (`network: {ports: …}`) but not hosts",
         ),
-        // Each is valid, but not both together.
+        // Each of the two sandboxes is valid alone, but not both together.
         (
             format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),
             1,

@@ -1,4 +1,4 @@
-//! One pass finds everything: a mistake of an agent hides no other, neither its own nor those of other agents.
+//! One pass finds all mistakes: a mistake of an agent hides no other mistake of the same agent or of another agent.
 
 use super::{lines, load_text};
 
@@ -53,8 +53,8 @@ cowhand.yaml:24:75 there is no agent `nobody`";
     assert_eq!(found, expected);
 }
 
-/// Schedules inherit some keys of their agent, so an error there is also one of each schedule. It hides no other, and
-/// neither does the name.
+/// Schedules inherit some keys of their agent, so an error in such a key is also an error of each schedule. Neither
+/// this error nor a wrong name hides other errors.
 #[test]
 fn an_error_in_the_agent_hides_none_in_its_schedules() {
     let schedules = "hook: {type: webhook}, wait: {type: delay}, after: {type: dispatch_result, schedule: hok}, \
@@ -82,7 +82,7 @@ fn an_error_in_the_agent_hides_none_in_its_schedules() {
             "waits for itself",
             "there is no agent `zz`",
         ]) {
-            // An agent whose name is not known could be the one that is meant.
+            // An agent whose name is not known could be the agent `zz`.
             let is_meant =
                 says.ends_with("`zz`") && (keys.contains("description") || keys.contains("NO_SUCH"));
             let count = found.iter().filter(|line| line.contains(says)).count();
@@ -109,7 +109,7 @@ fn an_error_in_a_section_hides_none_in_the_same_section() {
         ("{type: agent_lifecycle, agent: nix, event: end}".to_owned(), &["`end`", "there is no agent `nix`"]),
         (format!("{{type: cron, cron: x, {dates}}}"), &["cron expression", "is not after `start_at`"]),
         (format!("{{type: crn, cron: x, {dates}}}"), &["`crn`", "cron expression", "is not after"]),
-        // The wrong `status` may be one that makes no cycle.
+        // With the correct `status`, there may be no cycle.
         ("{type: dispatch_result, status: fail}\n      t: {type: dispatch_result}".to_owned(), &["`fail`"]),
     ] {
         let text = format!(
@@ -123,7 +123,7 @@ fn an_error_in_a_section_hides_none_in_the_same_section() {
     }
 }
 
-/// An agent or schedule with an error still counts as existing when it is named.
+/// A reference to an agent or schedule with an error is not an error.
 #[test]
 fn invalid_agents_and_schedules_are_not_reported_as_missing() {
     let text = "\
@@ -142,7 +142,7 @@ agents:
     assert!(!lines(&loaded).iter().any(|line| line.contains("there is no")), "{:?}", lines(&loaded));
 }
 
-/// Two schedules that listen to all results start each other only if one outcome starts both.
+/// Two schedules that listen to all results start each other only if the same outcome starts both.
 #[test]
 fn schedules_that_start_each_other_are_refused() {
     let cycles = |schedules: &str| {

@@ -55,7 +55,8 @@ fn keys_of_trust_are_checked() {
     }
 }
 
-/// Each warning names the authors, and the key to set. Setting it, or not using their text, ends the warning.
+/// Each warning names the authors, and the key to set. There is no warning if the key is set, or if the prompt does not
+/// use their text.
 #[test]
 fn prompts_with_text_of_strangers_are_reported() {
     let problems = |schedule: &str, agent: &str| {

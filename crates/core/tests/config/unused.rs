@@ -124,7 +124,7 @@ fn timing_keys_without_effect_on_a_type_are_reported() {
     assert_eq!(loaded.warnings(), 2, "{:?}", lines(&loaded));
 }
 
-/// An `overlap` in `defaults` is reported like one on the schedule itself, unless a `cron` schedule uses it.
+/// An `overlap` in `defaults` is reported like an `overlap` of the schedule itself, unless a `cron` schedule uses it.
 #[test]
 fn an_inherited_overlap_without_effect_is_reported() {
     let interval = "{type: interval, interval: 1h, prompt: Go.}";

@@ -153,7 +153,7 @@ agents:
     assert!(a.directory.ends_with("sub"), "{}", a.directory.display());
 }
 
-/// The word is wrong once, and a variable without a value is not also a missing `kind`.
+/// A wrong word is reported once. A variable without a value is not also reported as a missing `kind`.
 #[test]
 fn an_invalid_short_form_below_a_map_is_reported_once() {
     for (word, says) in [("tree", "`tree` is not one of"), ("'${NO_SUCH}'", "`NO_SUCH` is not set")] {

@@ -1,5 +1,5 @@
 //! Notifies the readers of the event log about new events. On PostgreSQL, one reader polls for events of other
-//! processes, so that the others need not poll.
+//! processes, so that the other readers need not poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const SQLITE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The newest event that this process knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Committed {
-    /// Number of that event; 0 before the first event.
+    /// Number of the newest event; 0 before the first event.
     newest: watch::Sender<i64>,
     /// Lock of the reader that polls for all readers.
     poll_lock: Arc<Mutex<()>>,
@@ -46,7 +46,7 @@ impl Store {
         *self.committed.newest.borrow()
     }
 
-    /// Waits until there is an event after this one, or until it is time to look again.
+    /// Waits until there is an event after `after`, or until the caller has to read again.
     pub async fn changed(&self, after: i64) {
         let mut newest = self.committed.newest.subscribe();
         // The caller reads in both cases.

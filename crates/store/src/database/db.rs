@@ -128,7 +128,7 @@ impl<'c> Tx<'c> {
     }
 }
 
-/// Value of a statement's argument. A null has a type too, because PostgreSQL requires it.
+/// Value of a statement's argument. A null has a type too, because PostgreSQL requires the type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Arg {
     Int(Option<i64>),

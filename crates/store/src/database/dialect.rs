@@ -1,4 +1,4 @@
-//! Declarations of SQL statements, each with one text for both databases or one text for each.
+//! Declarations of SQL statements, with one text for both databases or one text for each database.
 
 /// One statement in the text of each database.
 #[derive(Debug, Clone, Copy)]
@@ -8,7 +8,7 @@ pub(crate) struct Statement {
     pub(crate) postgres: &'static str,
 }
 
-/// Declares statements and lists all of them in `ALL`, so that the test that prepares every statement includes each.
+/// Declares statements and lists all of them in `ALL`, so that a test can prepare every statement.
 ///
 /// - `same "…"`: one text for both databases, or `same (…)` for a text that a macro builds;
 /// - `locked "…"`: a read whose row is written next. SQLite has one writer at a time; PostgreSQL locks the row;

@@ -109,7 +109,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Names another file in an error about a file that cannot be opened, for a store that was opened as a copy of that
+    /// Replaces the location in an error of opening a store. A caller that opened a copy of the file names the original
     /// file.
     #[must_use]
     pub fn at(self, location: String) -> Self {

@@ -101,7 +101,7 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Writes the content of a database's write-ahead log into the database, and removes the log. No process may use the
-/// database. Returns whether the log is gone.
+/// database. Returns whether the log is now missing or empty.
 pub async fn fold_log(path: &Path) -> bool {
     let Ok(mut connection) = SqliteConnectOptions::new().filename(path).connect().await else { return false };
     let folded = connection.execute("pragma wal_checkpoint(truncate)").await.is_ok();

@@ -127,7 +127,7 @@ impl Store {
         self
     }
 
-    /// Sets the clock whose boot time then decides about durations.
+    /// Sets the clock by whose boot time durations are measured.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
@@ -135,8 +135,8 @@ impl Store {
     }
 }
 
-/// Connects to a server and reads the applied migrations; the list is empty if it cannot be read. After this statement,
-/// it is known that the server answers.
+/// Connects to a server and reads the applied migrations; the list is empty if it cannot be read. If the call succeeds,
+/// the server answers.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
     let location = display_address(options);
     let connected = async {

@@ -23,7 +23,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// [`ANSWER_TIMEOUT`].
 const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a request that still waits for a connection checks whether the server refuses more connections. The
-/// pool retries such a connection without telling the reason. Shorter than [`ANSWER_TIMEOUT`].
+/// pool retries such a connection without reporting the reason. Shorter than [`ANSWER_TIMEOUT`].
 const REASON_CHECK_AFTER: Duration = Duration::from_secs(7);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_CONNECTIONS: u32 = 16;
@@ -35,7 +35,7 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     check_store_address(url).map_err(|error| open_error(error.to_string()))?;
     let options = PgConnectOptions::from_str(url).map_err(|error| open_error(error.to_string()))?;
     Ok(options.options([
-        // A node that hangs in a transaction must not block others for long.
+        // A node that hangs in a transaction must not block other nodes for long.
         ("idle_in_transaction_session_timeout", "30s"),
         ("lock_timeout", "30s"),
         // The server notices within half a minute that the machine of a node has failed, and releases its locks.
@@ -147,7 +147,7 @@ async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
 }
 
 /// Waits, then connects once outside the pool, and returns the error with which the server refuses the connection.
-/// Never returns if the server accepts it or does not answer.
+/// Never returns if the server accepts the connection or does not answer.
 async fn reason_of_refusal(options: &PgConnectOptions) -> sqlx::Error {
     sleep(REASON_CHECK_AFTER).await;
     match Box::pin(options.connect()).await {

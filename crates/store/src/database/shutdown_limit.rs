@@ -10,7 +10,7 @@ use super::error::StoreError;
 
 /// Longest wait for a store that does not answer or cannot be written while the daemon ends, for all calls together.
 pub const SHUTDOWN_STORE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Shortest time for a call after that limit has passed, because the server may answer again.
+/// Shortest time for a call after [`SHUTDOWN_STORE_TIMEOUT`] has passed, because the server may answer again.
 const MIN_CALL_TIME: Duration = Duration::from_millis(200);
 
 /// Limit of waits during a shutdown. All clones of a store share it.

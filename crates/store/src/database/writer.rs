@@ -59,7 +59,7 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Closes the file after everything that was queued before is written.
+    /// Closes the file after the verbs that were queued before are written.
     pub(crate) async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if self.queue.send(Request::Close(reply)).await.is_ok() {

@@ -136,7 +136,7 @@ async fn running_jobs_of_another_agent_are_waited_for(db: TestDb) {
     assert!(due.last().unwrap().ends_with(" ran"), "{due:?}");
 }
 
-/// Its agent may never come back, so the schedule does not wait for its next attempt.
+/// The agent may never come back, so the schedule does not wait for the next attempt of the job.
 async fn a_running_job_that_is_tried_again_stays_with_its_agent(db: TestDb) {
     let store = db.open().await;
     let old = roster(&[EVERY]);
@@ -162,7 +162,7 @@ async fn a_schedule_that_fired_counts_from_the_later_run(db: TestDb) {
     store.load_schedules(old.clone(), at(0)).await.unwrap();
     let Fired::Recorded(Some(job)) = fire_interval(&store, id_of(&old), 1).await else { panic!("a job") };
     let (job, epoch) = claim(&store, &job, 1).await;
-    // The former name is wrong at first, so the schedule begins anew.
+    // The former name is wrong at first, so the new schedule begins without history.
     let new = roster_with_adoption("coder", "new", EVERY, ("coder", "nobody"));
     store.load_schedules(new.clone(), at(10)).await.unwrap();
     fire_interval(&store, id_of(&new), 1).await;

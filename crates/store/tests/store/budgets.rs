@@ -239,7 +239,7 @@ async fn reservations_follow_the_cost_of_earlier_attempts(db: TestDb) {
     for _ in 0..6 {
         jobs.push(add(&store, hand_job()).await);
     }
-    // The cost of an attempt is unknown, so the first one reserves the whole budget of the day.
+    // The cost of an attempt is unknown, so the first attempt reserves the whole budget of the day.
     let epoch = claimed(&store, &jobs[0], limits()).await;
     assert!(matches!(claim(&store, &jobs[1], limits()).await, Claim::OverBudget(_)));
     store.settle(jobs[0].clone(), epoch, completed(Some(cost(1.0))), Retry::default(), at(2)).await.unwrap();

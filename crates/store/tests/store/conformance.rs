@@ -88,7 +88,7 @@ pub(crate) async fn event_types(store: &Store) -> Vec<&'static str> {
     let gap = events.iter().zip(1..).find(|(event, seq)| event.seq != *seq);
     assert!(gap.is_none(), "the sequence has no gaps: {gap:?}");
     let all = events.iter().map(|event| event.fact.type_name());
-    // Every story begins with events of this type.
+    // Every test begins with events of this type.
     all.filter(|name| *name != "schedule:armed").collect()
 }
 

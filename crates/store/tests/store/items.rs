@@ -107,7 +107,7 @@ async fn hold(store: &Store, schedule: cowhand_core::id::ScheduleId, id: &str) -
     holder
 }
 
-/// The index of PostgreSQL refuses long texts that cannot be compressed.
+/// PostgreSQL cannot index long texts that cannot be compressed.
 async fn items_of_sources_with_long_names_are_stored(db: TestDb) {
     let store = db.open().await;
     let long: String = std::iter::repeat_with(fastrand::alphanumeric).take(4000).collect();
@@ -214,7 +214,7 @@ async fn a_firing_knows_all_its_jobs(db: TestDb) {
     assert_eq!(ledger[0].job, Some(first));
 }
 
-/// The jobs stay with the former agent, and the firing moves to the new one.
+/// The jobs stay with the former agent, and the firing moves to the new agent.
 async fn a_firing_knows_all_its_jobs_after_its_agent_was_renamed(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let decision = Decision::Prepare(FiringContext::default());

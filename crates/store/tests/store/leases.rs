@@ -54,7 +54,7 @@ async fn a_firing_claims_its_job_if_there_is_a_place(db: TestDb) {
     assert!(matches!(done.unwrap(), Settled::Done(_)));
 }
 
-/// The planner keeps the place of a job that was requeued, and so does the transaction of a new firing.
+/// Both the planner and the transaction of a new firing keep the place of a job that was requeued.
 async fn a_firing_leaves_the_place_of_a_requeued_job(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let fire = async |second, places| fire_and_claim(&store, schedule, second, places).await;
@@ -86,7 +86,7 @@ async fn renewal_returns_the_leases_still_held(db: TestDb) {
     assert_eq!(store.adopt("node-a".into(), MINUTE, at(400)).await.unwrap().len(), 2);
     assert!(store.adopt("node-b".into(), MINUTE, at(400)).await.unwrap().is_empty());
 
-    // The lease of the second job is not renewed any more, so it expires while the first one is valid.
+    // The lease of the second job is not renewed any more, so it expires while the lease of the first job is valid.
     let renewed = store.renew("node-a".into(), vec![first.id().clone()], MINUTE, at(430)).await.unwrap();
     assert_eq!(renewed.iter().map(|held| &held.job).collect::<Vec<_>>(), [first.id()]);
     let lapse = async |job: &Job| {

@@ -71,7 +71,7 @@ impl TestDb {
     }
 }
 
-/// Declares tests that run each story once on each database.
+/// Declares a test on each database for each of these functions.
 macro_rules! on_both {
     ($($story:ident),+ $(,)?) => {
         mod sqlite {

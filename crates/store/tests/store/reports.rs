@@ -1,4 +1,4 @@
-//! Reports: each attempt has one, the last report counts, and an attempt can report only while it runs.
+//! Reports: each attempt has at most one, the last report counts, and an attempt can report only while it runs.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;

@@ -23,7 +23,7 @@ fn usage(models: &[(&str, u64, Option<f64>)], total_cost_usd: Option<f64>) -> Jo
     JobUsage { per_model, total_cost_usd, ..JobUsage::default() }
 }
 
-/// Returns the start of the tests plus this number of days.
+/// Returns the start of the first slot of the tests plus this number of days.
 fn day(number: i64) -> Timestamp {
     at(number * 86_400 - at(0).as_second() % 900)
 }

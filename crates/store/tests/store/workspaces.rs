@@ -54,7 +54,7 @@ async fn end(store: &Store, job: &Job, epoch: i64, now: Timestamp) {
     assert!(matches!(settled, Settled::Done(_)));
 }
 
-/// The index of PostgreSQL refuses long texts that cannot be compressed.
+/// PostgreSQL cannot index long texts that cannot be compressed.
 async fn sessions_of_chats_with_long_names_are_stored(db: TestDb) {
     let store = db.open().await;
     let long: String = std::iter::repeat_with(fastrand::alphanumeric).take(4000).collect();
@@ -110,7 +110,7 @@ async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {
     assert_eq!(store.workspaces("n".into()).await.unwrap(), []);
 }
 
-/// The index of PostgreSQL refuses long texts that cannot be compressed.
+/// PostgreSQL cannot index long texts that cannot be compressed.
 async fn workspaces_with_long_paths_are_stored(db: TestDb) {
     let store = db.open().await;
     let long: String = std::iter::repeat_with(fastrand::alphanumeric).take(4000).collect();

@@ -22,7 +22,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         };
         let key = keys.last().copied().unwrap_or("type");
         let written = schedule_node(draft, schedule.name.as_str()).and_then(|node| node.entry(key));
-        // A key of `defaults` is right for other schedules.
+        // A key in `defaults` may be right for other schedules. The warning then points to this schedule.
         let own = schedule_at(draft, schedule.name.as_str());
         let at =
             written.map(|written| written.key_at).filter(|at| at.file == own.file && at.start > own.start);

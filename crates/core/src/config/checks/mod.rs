@@ -1,5 +1,5 @@
 //! Checks of the config, one file for each subject. `resolve.rs` calls the checks of an agent; `compose.rs` and
-//! `load.rs` call those of the whole fleet.
+//! `load.rs` call the checks of the whole fleet.
 
 pub(super) mod budget;
 pub(super) mod calendar;

@@ -30,7 +30,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Checks `command:`, which belongs to the runtimes without a program of their own.
+/// Checks `command`, which the runtimes without their own program (`command` and `acp`) require.
 pub(in crate::config) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime");
     let name = runtime.and_then(Node::text).unwrap_or_default();

@@ -141,8 +141,8 @@ fn wrong_rules(rules: &SandboxRules) -> Vec<(&'static str, String)> {
     wrong
 }
 
-/// Returns the errors because of which this agent cannot run with the requested sandbox: the key below `sandbox` and the
-/// message. A contradiction about the same key is reported elsewhere.
+/// Returns the errors because of which this agent cannot run with the requested sandbox: the key below `sandbox` and
+/// the message. `check_one` reports contradictions between the rules.
 fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Vec<(&'static str, String)> {
     let mut wrong: Vec<_> = unsupported_reason(agent, asked).map(|why| ("kind", why)).into_iter().collect();
     let outside = asked.credentials == Credentials::Outside && asked.credentials_contradiction().is_none();
@@ -164,7 +164,7 @@ fn unsupported_reason(agent: &Agent, asked: &RequestedSandbox) -> Option<String>
             "`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox";
         return Some(why.to_owned());
     }
-    // Jobs communicate with the fleet over a socket, which these kinds of sandbox do not give to them.
+    // Jobs communicate with the fleet over a socket, which these kinds of sandbox do not make available.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
     (closed && agent.needs_job_channel()).then(|| {
         format!(

@@ -159,8 +159,9 @@ fn warn_unsigned_refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Sche
     }
 }
 
-/// Rejects a webhook with `min_permission` and a GitHub App but without `repos`: deliveries for everybody who installs
-/// the App are signed with the same secret, and everybody is admin of their own repository.
+/// Rejects a webhook with `min_permission` and a GitHub App but without `repos`. All installations of an App sign with
+/// the same secret, and everybody who installs the App is admin of their own repository, so `min_permission` would
+/// accept everybody.
 fn check_app_without_repos(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let trusts = agent.trusts(Some(schedule));
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());

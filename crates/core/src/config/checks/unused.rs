@@ -121,7 +121,7 @@ fn active_hours(unused: &mut UnusedSettings, node: &Node, hours: Option<&ActiveH
 const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval` fires: it counts from the end of its previous job, \
     so its jobs never overlap; use `type: cron` for jobs that may";
 
-/// Checks for a limit that is larger than that of a longer period.
+/// Checks for a limit that is larger than the limit of a longer period.
 pub(in crate::config) fn of_budget(unused: &mut UnusedSettings, written: &Node, budget: &Budget, key: &str) {
     let dollars = [budget.per_job_usd, budget.per_day_usd, budget.per_month_usd];
     check_limit_order(unused, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
@@ -129,7 +129,7 @@ pub(in crate::config) fn of_budget(unused: &mut UnusedSettings, written: &Node, 
     check_limit_order(unused, written, ["per_job_tokens", "per_day_tokens", "per_month_tokens"], tokens, key);
 }
 
-/// Compares each limit with the next one that is set.
+/// Compares each limit with the next limit that is set.
 fn check_limit_order<T: PartialOrd + Copy>(
     unused: &mut UnusedSettings,
     written: &Node,
@@ -295,7 +295,8 @@ fn check_schedule_allow(
     unused.record(written.key_at, message, key, names_any(own) && !names_any(of_agent));
 }
 
-/// Warns of providers that no agent uses, because a misspelt name removes a limit.
+/// Warns of providers that no agent uses. If an agent misspells the name of its provider, the provider's limits do not
+/// apply.
 pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();

@@ -5,7 +5,7 @@ use crate::config::node::{Node, Value};
 use crate::config::problem::Problem;
 use crate::config::secret::looks_secret;
 
-/// Checks an agent as written, so that each value still names its variables.
+/// Checks the values of an agent before they are typed, because they still record the variables that they contain.
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft) {
     let mut visible = vec![("command".to_owned(), draft.node.get("command"))];
     add_commands_and_paths(&mut visible, &draft.node, "");

@@ -1,9 +1,10 @@
-//! Due times that have passed: what a daemon that starts now does with them, and over how many of them a firing waits.
+//! Due times that have passed: their treatment by a daemon that starts now, and the number of due times for which a
+//! firing waits.
 
 use super::*;
 use crate::plan::next_firings::Outlook;
 
-/// Describes what was missed, if a daemon has been running since `start`.
+/// Describes the missed due times, if a daemon has been running since `start`.
 fn missed(scene: Scene, start: &str, now: &str) -> Option<String> {
     let scene = scene.up_since(start);
     let agent = &scene.roster.agents[0];

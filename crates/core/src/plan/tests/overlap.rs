@@ -135,7 +135,7 @@ fn a_queue_waits_for_a_poll() {
     assert!(scene.plan("10:05:33").contains("start 1"), "{}", scene.plan("10:05:33"));
 }
 
-/// With `cancel_previous`, the new job gets the place of the cancelled one before older jobs of a queue.
+/// With `cancel_previous`, the new job gets the place of the cancelled job before older jobs of a queue.
 #[test]
 fn a_job_that_replaces_another_comes_first() {
     let mut scene = queue_beside(MINUTELY, Some("10:05:10"));

@@ -46,7 +46,7 @@ fn a_retry_is_due_after_its_backoff() {
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("09:58")), None);
 }
 
-/// Returns the sentence about what comes before the last job of the scene.
+/// Returns the sentence about the jobs and firings before the last job of the scene.
 fn before(scene: &Scene) -> String {
     let sentence = awaited(scene).unwrap().sentence;
     sentence.split_once("taken (`max_concurrent`); ").unwrap().1.to_owned()

@@ -28,7 +28,7 @@ fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
     })
 }
 
-/// A failed try to prepare the firing does not change that.
+/// This also applies after a failed try to prepare the firing.
 #[test]
 fn a_schedule_does_not_fire_while_a_firing_is_prepared() {
     for has_failed in [false, true] {
@@ -98,7 +98,7 @@ fn the_job_of_a_prepared_firing_starts_before_due_firings() {
     assert!(!fires(&(scene, other), "10:00"));
 }
 
-/// An item that is being claimed takes one place for as long as the claim takes, and not a second one for its poll.
+/// An item that is being claimed takes one place for as long as the claim takes, and not a second place for its poll.
 #[test]
 fn an_item_that_is_being_claimed_takes_a_place() {
     let (mut scene, other) = preparing("work_source", false);

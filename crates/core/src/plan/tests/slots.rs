@@ -80,7 +80,7 @@ fn a_fallback_runs_while_the_provider_is_used_up() {
     assert_eq!(fallback(&with(Some("11:30"), two)), a(Some(1)), "the first fallback has the same provider");
     let account = r#"[{"provider":"second","env":{"KEY":"other"}},{"runtime":"codex"}]"#;
     assert_eq!(fallback(&with(Some("11:30"), account)), a(Some(0)));
-    // All are used up.
+    // All providers are used up.
     let mut all = with(Some("11:30"), account);
     for provider in ["second", "codex"] {
         let state = all.snapshot.providers["shared"].clone();

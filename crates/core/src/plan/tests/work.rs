@@ -115,7 +115,7 @@ fn a_free_place_is_filled_between_two_due_times() {
     assert_eq!(over.plan("10:02"), "");
 }
 
-/// After a pause one probe runs first. Until it ends no items are claimed, because they would only wait.
+/// After a pause one probe runs first. Until the probe ends, no items are claimed, because they would only wait.
 #[test]
 fn no_items_are_claimed_while_a_probe_runs() {
     let mut probe = polling().max(3).fill();
@@ -183,7 +183,7 @@ fn a_requeued_job_keeps_its_place() {
     let two = scene(1).max(3);
     assert!(two.plan("10:09").contains("start 2"), "{}", two.plan("10:09"));
     assert_eq!(free(&two), 1);
-    // A job that can never be started does not block the others forever.
+    // A job that can never be started does not block the other jobs forever.
     assert!(scene(6).max(1).plan("10:09").contains("start 2"));
 }
 
