@@ -297,7 +297,7 @@ impl Hold {
 }
 
 pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
-    let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
+    let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
     let shared_intervals = SharedIntervals::of(roster);
     let mut slots = ProviderSlots::of(roster, snapshot);
@@ -336,13 +336,13 @@ fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     schedules
 }
 
-struct Draft {
+struct PlanBuilder {
     now: Timestamp,
     actions: Vec<Action>,
     wake_at: Option<Timestamp>,
 }
 
-impl Draft {
+impl PlanBuilder {
     fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
     }

@@ -251,7 +251,7 @@ async fn stop_leaves_unread_output_to_next_start() {
     let store = Store::open(fleet.folder.path().join(".cowhand/store.db").to_str().unwrap()).await.unwrap();
     let [job] = store.jobs(JobFilter::default(), 10).await.unwrap().try_into().unwrap();
     let later = Timestamp::now() + SignedDuration::from_mins(5);
-    let settled = store.release_expired(job.id().clone(), 1, false, Retry::default(), later).await.unwrap();
+    let settled = store.settle_expired(job.id().clone(), 1, false, Retry::default(), later).await.unwrap();
     assert_eq!(settled, Settled::Fenced);
     store.close().await;
     let folder = std::mem::replace(&mut fleet.folder, tempfile::tempdir().unwrap());

@@ -281,7 +281,7 @@ impl Store {
 
     /// Settles an attempt with an expired lease as lost. Does nothing if the lease was renewed or the attempt was
     /// settled meanwhile.
-    pub async fn release_expired(
+    pub async fn settle_expired(
         &self,
         id: JobId,
         epoch: i64,

@@ -74,7 +74,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let providers = checked.value.get("providers");
     loader.providers = providers.and_then(|value| IndexMap::deserialize(value).ok()).unwrap_or_default();
     let named = node.get("providers").and_then(Node::entries).into_iter().flatten();
-    loader.provider_places = named.map(|(name, entry)| (name.clone(), entry.key_at)).collect();
+    loader.provider_locations = named.map(|(name, entry)| (name.clone(), entry.key_at)).collect();
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     if let Some(written) = node.get("budget") {

@@ -39,7 +39,7 @@ pub fn interpolate(
 }
 
 /// Maximum number of undefined variables, and of `${` without a variable, that are reported for one value.
-const MAX_PLACES: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 fn fill_in(
     scalar: &mut Scalar,
@@ -51,13 +51,13 @@ fn fill_in(
     let expanded = expand(&scalar.text, env);
     let undefined = !expanded.undefined.is_empty();
     // The search for each location starts at the beginning of the value, so thousands of locations would be slow.
-    for (place, undefined) in expanded.undefined.into_iter().take(MAX_PLACES) {
+    for (place, undefined) in expanded.undefined.into_iter().take(MAX_REPORTED) {
         let at = locate_variable(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
         let help = format!("set it, add it to .env, or give a default: ${{{undefined}:-default}}");
         problems.add(Problem::error(at, message).help(help));
     }
-    for place in expanded.literal.into_iter().take(MAX_PLACES) {
+    for place in expanded.literal.into_iter().take(MAX_REPORTED) {
         let at = locate_variable(at, source, &scalar.text, place, "");
         let message = "this `${` does not begin a variable and stays as it is";
         problems.add(

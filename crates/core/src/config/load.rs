@@ -80,7 +80,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         retention: Retention::default(),
         prices: Prices::default(),
         providers: IndexMap::new(),
-        provider_places: Vec::new(),
+        provider_locations: Vec::new(),
         unused: UnusedSettings::default(),
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
@@ -143,7 +143,7 @@ pub(super) struct Loader<'a> {
     pub prices: Prices,
     pub providers: IndexMap<String, Provider>,
     /// Names of the providers and the locations of these names.
-    pub provider_places: Vec<(String, Location)>,
+    pub provider_locations: Vec<(String, Location)>,
     /// Settings that may have no effect, collected until all agents are known.
     pub unused: UnusedSettings,
     pub budget: FleetBudget,

@@ -290,7 +290,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the location from a byte to the end of its line.
-    fn place_of(&self, start: usize) -> Location {
+    fn location_of(&self, start: usize) -> Location {
         let before = &self.text[..start];
         let begin = before.rfind('\n').map_or(0, |end| end + 1);
         let rest = self.text[start..].lines().next().unwrap_or_default();
@@ -310,7 +310,7 @@ impl<'a> Builder<'a> {
         }
         let offset = self.byte_of(at);
         if let Some(mistake) = syntax::syntax_mistake(self.text, error.kind(), offset) {
-            return Problem::error(self.place_of(mistake.start), mistake.message).help(mistake.help);
+            return Problem::error(self.location_of(mistake.start), mistake.message).help(mistake.help);
         }
         let line = self.text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
         let help =

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, FailReason, JobError, Outcome, Termination};
 use crate::id::JobId;
-use crate::report::{MAX_ARTIFACTS, Report, ReportedOutcome};
+use crate::report::{MAX_ARTIFACT_LENGTH, MAX_ARTIFACTS, Report, ReportedOutcome};
 use crate::work::{ItemRules, OnFailure, ReleaseOptions, WorkOutcome, WorkResult};
 
 /// The result or the release of an item, which the work source has still to receive.
@@ -148,8 +148,6 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     all
 }
 
-const MAX_ARTIFACT_LENGTH: usize = 300;
-
 static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     // Pull requests, merge requests and commits by URL, and commits by full hash.
     let address = r"https?://[^\s<>()\[\]`'\x22]+/(?:pull|pulls|merge_requests|commit)/[0-9A-Za-z]+";
@@ -161,7 +159,7 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
-        let fits = found.len() < MAX_ARTIFACTS && hit.as_str().len() <= MAX_ARTIFACT_LENGTH;
+        let fits = found.len() < MAX_ARTIFACTS && hit.as_str().chars().count() <= MAX_ARTIFACT_LENGTH;
         if fits && !found.iter().any(|known| known == hit.as_str()) {
             found.push(hit.as_str().to_owned());
         }

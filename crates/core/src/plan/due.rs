@@ -50,7 +50,7 @@ impl DueCheck<'_> {
         let position = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval and its jitter, even if the clock was set back.
         let from = self.interval_from().map(|from| from.min(self.now));
-        interval.next_trigger(from, jitter, position, self.record.armed_at.min(self.now))
+        interval.next_due(from, jitter, position, self.record.armed_at.min(self.now))
     }
 
     /// Returns the time from which the interval counts: usually the end of the schedule's last run, or, with a work

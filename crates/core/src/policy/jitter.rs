@@ -65,7 +65,7 @@ impl Interval {
     ///
     /// `position` in 0..1 is the position of the firing inside the jitter (see [`Jitter::position`]). The jitter never
     /// delays a first run.
-    pub fn next_trigger(
+    pub fn next_due(
         self,
         last_completed: Option<Timestamp>,
         jitter: Jitter,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn next_trigger() {
+    fn next_due() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let now = at("2025-01-19T10:02:00Z");
         let (none, most) = (Jitter::NONE, Jitter::percent(10).unwrap());
@@ -129,7 +129,7 @@ mod tests {
             ),
         ] {
             let interval: Interval = interval.parse().unwrap();
-            assert_eq!(interval.next_trigger(last.map(at), jitter, position, now), at(expected), "{case}");
+            assert_eq!(interval.next_due(last.map(at), jitter, position, now), at(expected), "{case}");
         }
     }
 }

@@ -24,7 +24,7 @@ impl Roster {
     /// Returns the budget that prevents attempts of the agent from starting now, if there is one.
     pub fn over_budget(&self, agent: &Agent, ledger: &SpendingLedger, now: Timestamp) -> Option<OverBudget> {
         let limits = SpendLimits::of(self, agent, now)?;
-        let (own, dearest) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
-        limits.reserve(Amount::default(), &own, dearest, &ledger.fleet).err()
+        let (own, highest_cost) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
+        limits.reserve(Amount::default(), &own, highest_cost, &ledger.fleet).err()
     }
 }

@@ -156,7 +156,7 @@ impl TextOrigin {
         match &self.head {
             Head::Own => None,
             Head::Fork(Some(from)) => Some(format!("its commits come from the fork {from}")),
-            Head::Fork(None) => Some("its commits come from a fork that is gone".to_owned()),
+            Head::Fork(None) => Some("its commits come from a fork whose name is not known".to_owned()),
             Head::OfPull(_) | Head::Unknown => Some("the origin of its commits is not known".to_owned()),
         }
     }
@@ -239,7 +239,8 @@ fn head_of(payload: &Value, repo: Option<&str>) -> Head {
     // Merge requests of GitLab.
     let projects = (at("/object_attributes/source_project_id"), at("/object_attributes/target_project_id"));
     if let (Some(source), Some(target)) = projects {
-        return if source == target { Head::Own } else { Head::Fork(None) };
+        let from = || name("/object_attributes/source/path_with_namespace").map(str::to_owned);
+        return if source == target { Head::Own } else { Head::Fork(from()) };
     }
     // Check runs and check suites name a branch only if it belongs to the repository.
     let checked = ["/check_run/check_suite", "/check_suite"].into_iter().find_map(at);

@@ -105,6 +105,12 @@ fn forks_are_recognized_in_payloads() {
         (json!({"issue": {"number": "7", "pull_request": {}}}), Head::Unknown),
         (json!({"object_attributes": {"source_project_id": 1, "target_project_id": 1}}), Head::Own),
         (json!({"object_attributes": {"source_project_id": 2, "target_project_id": 1}}), Head::Fork(None)),
+        (
+            json!({"object_attributes": {
+                "source_project_id": 2, "target_project_id": 1, "source": {"path_with_namespace": "a/fork"},
+            }}),
+            Head::Fork(Some("a/fork".to_owned())),
+        ),
         (json!({"check_suite": {"head_branch": "main"}}), Head::Own),
         (json!({"check_suite": {"head_branch": null}}), Head::Unknown),
         (json!({"check_run": {"check_suite": {"head_branch": null}}}), Head::Unknown),

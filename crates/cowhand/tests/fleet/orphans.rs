@@ -54,7 +54,7 @@ async fn lapse(url: &str, job: &str, retry: Retry) {
         let now = Timestamp::now();
         let ago = SignedDuration::from_hours(-1);
         store.renew(node.clone(), vec![job.clone()], ago, now).await.unwrap();
-        let settled = store.release_expired(job.clone(), 1, false, retry.clone(), now).await.unwrap();
+        let settled = store.settle_expired(job.clone(), 1, false, retry.clone(), now).await.unwrap();
         if matches!(settled, Settled::Done(_)) {
             break;
         }

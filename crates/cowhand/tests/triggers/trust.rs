@@ -151,7 +151,7 @@ async fn pull_requests_from_forks_are_not_trusted() {
     for (number, expected) in [
         (1, None),
         (2, Some("its commits come from the fork eve/r")),
-        (3, Some("its commits come from a fork that is gone")),
+        (3, Some("its commits come from a fork whose name is not known")),
     ] {
         deliver(&fleet, "hook", comes(&format!("on-{number}"), "issue_comment", &on(number))).await;
         let row = settled(&fleet, "hook", &format!("on-{number}")).await;

@@ -135,7 +135,7 @@ async fn act(
         }
         Action::Expire { job, epoch } => {
             let (retry, silent) = expiry_policy(store, roster, &job).await?;
-            let settled = store.release_expired(job.clone(), epoch, silent, retry, now).await?;
+            let settled = store.settle_expired(job.clone(), epoch, silent, retry, now).await?;
             let is_lost = matches!(settled, Settled::Done(_));
             if is_lost {
                 warn!(%job, "its node stopped renewing the lease; the attempt is lost");

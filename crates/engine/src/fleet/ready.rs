@@ -64,7 +64,7 @@ impl Fleet {
     }
 
     async fn probe(&self) -> Result<(), Unready> {
-        let store = timeout(CHECK_TIMEOUT, self.store().probe_write(self.clock().now())).await;
+        let store = timeout(CHECK_TIMEOUT, self.store().test_write(self.clock().now())).await;
         let store =
             store.map_or(Err(WriteProblem::NoAnswer), |result| result.map_err(|error| (&error).into()));
         store.map_err(Unready::Store)?;

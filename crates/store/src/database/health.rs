@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// Writes one row and waits for the commit, as a test.
-    pub async fn probe_write(&self, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn test_write(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))
             .await
     }

@@ -207,7 +207,7 @@ async fn recorded_usage_counts_after_the_node_is_lost(db: TestDb) {
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
     assert_eq!(attempts[0].usage.as_ref().and_then(|usage| usage.total_cost_usd), Some(1.25));
     let later = at(1) + LEASE + LEASE;
-    let settled = store.release_expired(first.clone(), epoch, false, Retry::default(), later).await.unwrap();
+    let settled = store.settle_expired(first.clone(), epoch, false, Retry::default(), later).await.unwrap();
     let Settled::Done(job) = settled else { panic!("{settled:?}") };
     assert_eq!(job.usage().and_then(|usage| usage.total_cost_usd), Some(1.25));
     assert_eq!(spent(&store).await, 1_250_000);
@@ -256,9 +256,9 @@ async fn reservations_follow_the_cost_of_earlier_attempts(db: TestDb) {
     );
     let agent = Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
-    let (agent_budget, dearest) = ledger.agents[&"coder".parse().unwrap()];
+    let (agent_budget, highest_cost) = ledger.agents[&"coder".parse().unwrap()];
     assert_eq!((agent_budget.day.microdollars, agent_budget.committed.microdollars), (1_000_000, 4_000_000));
-    assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), agent_budget));
+    assert_eq!((highest_cost.microdollars, ledger.fleet), (Some(1_000_000), agent_budget));
 }
 
 /// Ten thousand tokens without a reported cost count as a dollar. An attempt without any reported usage counts as its
@@ -279,7 +279,7 @@ async fn an_unreported_cost_is_assumed(db: TestDb) {
     assert_eq!((usage.total_cost_usd, usage.assumed_usd), (None, Some(1.0)));
     let epoch = claimed(&store, &second, limits()).await;
     let later = at(1) + LEASE + LEASE;
-    store.release_expired(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
+    store.settle_expired(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
     assert_eq!(spent(&store).await, 4_000_000);
     let jobs = store.spent_on_jobs(None, at(0), at(1_000_000), 10).await.unwrap();
     let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
@@ -287,8 +287,8 @@ async fn an_unreported_cost_is_assumed(db: TestDb) {
     // An assumed cost does not count as the highest cost of an attempt.
     let agent = Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
-    let (_, dearest) = ledger.agents[&"coder".parse().unwrap()];
-    assert_eq!((dearest.microdollars, dearest.tokens), (None, Some(10_000)));
+    let (_, highest_cost) = ledger.agents[&"coder".parse().unwrap()];
+    assert_eq!((highest_cost.microdollars, highest_cost.tokens), (None, Some(10_000)));
 }
 
 /// The first job reserves the whole budget of the day. It used nothing, so later jobs reserve nothing.

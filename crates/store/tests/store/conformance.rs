@@ -261,12 +261,12 @@ async fn a_lost_lease_can_change_nothing(db: TestDb) {
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
     let retry = Retry { max_attempts: 2, on: vec!["lost".into()], ..Retry::default() };
-    let held = store.release_expired(job.id().clone(), epoch, false, retry.clone(), at(59)).await.unwrap();
+    let held = store.settle_expired(job.id().clone(), epoch, false, retry.clone(), at(59)).await.unwrap();
     assert_eq!(held, Settled::Fenced, "it has not run out");
-    let lapsed = store.release_expired(job.id().clone(), epoch, false, retry.clone(), at(60)).await.unwrap();
+    let lapsed = store.settle_expired(job.id().clone(), epoch, false, retry.clone(), at(60)).await.unwrap();
     let Settled::Done(lapsed) = lapsed else { panic!("{lapsed:?}") };
     assert_eq!(lapsed.status(), JobStatus::Pending);
-    let twice = store.release_expired(job.id().clone(), epoch, false, retry.clone(), at(61)).await.unwrap();
+    let twice = store.settle_expired(job.id().clone(), epoch, false, retry.clone(), at(61)).await.unwrap();
     assert_eq!(twice, Settled::Fenced);
     let (_, newer) = claim(&store, &job, 100).await;
     let late = store.settle(job.id().clone(), epoch, completed(), retry.clone(), at(101)).await.unwrap();
@@ -310,7 +310,7 @@ async fn a_cancelled_job_gets_no_other_attempt(db: TestDb) {
     let (job, epoch) = claim(&store, &job, 1).await;
     assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), CancelOutcome::Requested(_)));
     let retry = Retry { max_attempts: 3, ..Retry::default() };
-    match store.release_expired(job.id().clone(), epoch, false, retry, at(1_000)).await.unwrap() {
+    match store.settle_expired(job.id().clone(), epoch, false, retry, at(1_000)).await.unwrap() {
         Settled::Done(job) => assert_eq!(job.status(), JobStatus::Failed),
         Settled::Fenced => panic!("its lease had run out"),
     }

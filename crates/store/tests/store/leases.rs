@@ -90,7 +90,7 @@ async fn renewal_returns_the_leases_still_held(db: TestDb) {
     let renewed = store.renew("node-a".into(), vec![first.id().clone()], MINUTE, at(430)).await.unwrap();
     assert_eq!(renewed.iter().map(|held| &held.job).collect::<Vec<_>>(), [first.id()]);
     let lapse = async |job: &Job| {
-        store.release_expired(job.id().clone(), 1, false, Retry::default(), at(470)).await.unwrap()
+        store.settle_expired(job.id().clone(), 1, false, Retry::default(), at(470)).await.unwrap()
     };
     assert_eq!(lapse(&first).await, Settled::Fenced);
     assert!(matches!(lapse(&second).await, Settled::Done(_)));
@@ -161,7 +161,7 @@ async fn a_settled_attempt_gets_no_location(db: TestDb) {
     let set =
         async || store.set_attempt_location(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();
     assert!(set().await);
-    let lapsed = store.release_expired(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
+    let lapsed = store.settle_expired(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
     assert!(matches!(lapsed.unwrap(), Settled::Done(_)));
     assert!(!set().await, "another node has settled it");
 }

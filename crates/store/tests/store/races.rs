@@ -114,7 +114,7 @@ async fn a_lease_is_taken_up_again_or_lost_but_not_both(db: TestDb) {
             let store = store.clone();
             async move { store.adopt("node".into(), LEASE, at(2)).await.unwrap() }
         });
-        let settled = store.release_expired(id.clone(), epoch, false, Retry::default(), at(2)).await.unwrap();
+        let settled = store.settle_expired(id.clone(), epoch, false, Retry::default(), at(2)).await.unwrap();
         let held = adopting.await.unwrap().iter().any(|held| held.job == id);
         assert_eq!(held, settled == Settled::Fenced, "round {round}: {settled:?}");
     }

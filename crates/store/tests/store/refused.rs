@@ -23,7 +23,7 @@ async fn a_refused_connection_is_an_error_with_its_reason() {
     let store = Store::open(&url).await.unwrap();
     let _presence = store.announce_node("a").await.unwrap();
     // The presence has one connection, and the pool has one.
-    store.probe_write(at(0)).await.unwrap();
+    store.test_write(at(0)).await.unwrap();
     admin.execute("alter role cow connection limit 2").await.unwrap();
     let refused = |error: StoreError, words: &[&str]| {
         assert!(matches!(error, StoreError::ServerRefuses { .. }), "{error:?}");

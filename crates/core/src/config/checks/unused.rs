@@ -302,7 +302,7 @@ pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();
     let mut names: Vec<&str> = used.iter().map(String::as_str).collect();
     names.sort_unstable();
-    let unused = loader.provider_places.iter().filter(|(name, _)| !used.contains(name));
+    let unused = loader.provider_locations.iter().filter(|(name, _)| !used.contains(name));
     for (name, at) in unused.filter(|_| !roster.agents.is_empty()) {
         let message = format!("no agent uses the provider `{name}`, so its limits have no effect");
         let theirs =
