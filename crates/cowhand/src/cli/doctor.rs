@@ -228,7 +228,11 @@ async fn store(
         return Ok("does not exist yet; the first start creates it".to_owned());
     }
     let file = database.display().to_string();
-    let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
+    let address = configured.unwrap_or(&file);
+    if !Store::exists(address).await.map_err(|error| error.to_string())? {
+        return Ok("does not exist yet; the first start creates it".to_owned());
+    }
+    let store = Store::open(address).await.map_err(|error| error.to_string())?;
     let checked = async {
         // `check_statements` prepares statements without values, and PostgreSQL then infers other types for them. So it
         // comes after `check_integrity`, which runs some of these statements with values.

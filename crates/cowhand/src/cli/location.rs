@@ -211,20 +211,15 @@ impl FleetLocation {
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
-        // A fleet that never ran has no store. An empty store in a temporary folder is read instead, because reading
-        // must not create a file in the state folder.
-        let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(empty_folder()?) };
-        let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
         let address = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
-        let store = Store::open(&address).await.map(|store| store.with_clock(Clock::System));
-        let store = store.map_err(|error| {
-            let message = match &error {
-                // The message of the store is for a daemon that runs.
-                StoreError::Disk { problem, folder } => problem.sentence_without_daemon(folder),
-                _ => error.to_string(),
-            };
-            Failure::new(Exit::CannotRunHere, message)
-        })?;
+        // A fleet that never ran has no store. An empty store in a temporary folder is read instead, because reading
+        // must not create a file in the state folder, or tables on a server.
+        let exists = Store::exists(&address).await.map_err(|error| unreadable(&error))?;
+        let empty = if exists { None } else { Some(empty_folder()?) };
+        let address =
+            empty.as_ref().map_or(address, |empty| empty.path().join("store.db").display().to_string());
+        let store =
+            Store::open(&address).await.map_err(|error| unreadable(&error))?.with_clock(Clock::System);
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
         let program = std::env::current_exe().map_err(|error| {
@@ -252,6 +247,16 @@ impl FleetLocation {
         let base = self.config.parent().unwrap_or(Path::new(""));
         SourceContext::of_base(base, variables.clone()).writable(writable(&loaded.roster))
     }
+}
+
+/// Returns the failure to open the store without a daemon.
+fn unreadable(error: &StoreError) -> Failure {
+    let message = match error {
+        // The message of the store is for a daemon that runs.
+        StoreError::Disk { problem, folder } => problem.sentence_without_daemon(folder),
+        _ => error.to_string(),
+    };
+    Failure::new(Exit::CannotRunHere, message)
 }
 
 /// Adds to the message of a failure to open the store that no daemon runs. A failure with another exit code than

@@ -76,3 +76,21 @@ fn copied_state_folder_does_not_start_as_the_same_node() {
     scene.start();
     assert_eq!(scene.job(&job)["status"], "running");
 }
+
+fn in_one_line(said: &RunResult) -> String {
+    format!("{} {}", said.stdout, said.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn verbs_without_daemon_create_no_tables() {
+    let server = Postgres::start();
+    let scene = Scene::with(&with_store(&server.url()));
+    for (verb, code) in [("status", 0), ("jobs", 0), ("doctor", 0), ("usage", 0)] {
+        let said = scene.run(&[verb]);
+        assert_eq!(said.code, Some(code), "{verb}: {}{}", said.stdout, said.stderr);
+        assert_eq!(server.ask("select count(*) from pg_tables where schemaname = 'public'"), "0", "{verb}");
+    }
+    let said = in_one_line(&scene.run(&["doctor"]));
+    assert!(said.contains("store: does not exist yet; the first start creates it"), "{said}");
+    scene.start();
+}
