@@ -129,10 +129,14 @@ impl Stopped {
 
 /// Reads from the store which jobs of this node were cancelled, still run, or are not settled.
 async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) -> Result<Stopped, Failure> {
-    if let (true, Some(FleetError::StoreGone { jobs, .. } | FleetError::OtherStore { jobs, .. })) =
-        (keep_agents, location.store_gone())
-    {
-        return Ok(Stopped::new(Vec::new(), jobs.len()));
+    if keep_agents {
+        match location.start_refusal().await {
+            Some(FleetError::StoreGone { jobs, .. }) => return Ok(Stopped::new(Vec::new(), jobs.len())),
+            Some(FleetError::OtherStore(other)) => {
+                return Ok(Stopped::new(Vec::new(), other.jobs.running.len()));
+            }
+            _ => {}
+        }
     }
     let node = location.state.node().map_err(|error| cannot("cannot read the name of this node", &error))?;
     let client = location.open_store().await?;

@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-pub use crate::attempt::other_store::{refuse_other_store, refuse_without_store};
+pub use crate::attempt::other_store::{former_store, refuse_other_store, unsettled_jobs};
 use crate::attempt::{AttemptTask, workspaces};
 use crate::backup;
 use crate::config;
