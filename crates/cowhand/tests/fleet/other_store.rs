@@ -5,7 +5,7 @@ use std::fs;
 
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::wait_until;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{FLEET, RunResult, Scene, has_ended};
 
@@ -151,6 +151,30 @@ fn damaged_record_of_the_store_is_reported() {
     scene.start();
     assert!(scene.log().contains("store.json is damaged"), "{}", scene.log());
     serde_json::from_slice::<Value>(&fs::read(&record).unwrap()).unwrap();
+}
+
+#[test]
+fn stop_reports_the_jobs_of_the_daemon_after_a_change_of_the_store() {
+    let other = Postgres::start();
+    // A store without tables, a server that does not answer, and an address that is not valid.
+    for store in [other.url().as_str(), "postgres://127.0.0.1:1/x", "notaurl"] {
+        for arguments in [&["stop", "--keep-agents", "--json"][..], &["stop", "--timeout", "0", "--json"]] {
+            let scene = Scene::new();
+            scene.start();
+            let (job, agent) = scene.waiting_job();
+            scene.write("cowhand.yaml", &with_store(store));
+            let stopped = scene.run(arguments);
+            let stopped: Value = serde_json::from_str(&stopped.stdout).unwrap();
+            if has_ended(agent) {
+                assert_eq!(stopped["cancelled"][0]["job"], job.as_str(), "{store}: {stopped}");
+                assert_eq!(stopped["cancelled"][0]["agent"], "waiter", "{store}: {stopped}");
+                assert_eq!(stopped["running"], 0, "{store}: {stopped}");
+            } else {
+                assert_eq!(stopped["cancelled"], json!([]), "{store}: {stopped}");
+                assert_eq!(stopped["running"], 1, "{store}: {stopped}");
+            }
+        }
+    }
 }
 
 /// While the daemon runs, verbs show its jobs, and `doctor` names its store.

@@ -36,6 +36,7 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 pub use crate::attempt::other_store::{former_store, refuse_other_store, unsettled_jobs};
+pub use crate::attempt::outcome_file::termination;
 use crate::attempt::{AttemptTask, workspaces};
 use crate::backup;
 use crate::config;
