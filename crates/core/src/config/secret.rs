@@ -139,8 +139,8 @@ pub(super) fn add_passwords(value: &Json, found: &mut Vec<String>) {
 }
 
 /// Returns the passwords of every URL in the text, such as `https://user:password@host/` and
-/// `postgres://host/?password=…`, as they are written and without percent escapes. A password that is only the name of a
-/// variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
+/// `postgres://host/?password=…`, as they are written and without percent escapes. A password that is only the name of
+/// a variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
 pub fn passwords(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut add = |written: &str, plain: Option<String>| {

@@ -190,9 +190,9 @@ impl FleetLocation {
         }
     }
 
-    /// Returns the error with which a start is refused because of attempts that are not settled: their store is missing,
-    /// the config names another store, or the record of their store is damaged. Returns none if the start is not refused
-    /// for one of these reasons.
+    /// Returns the error with which a start is refused because of attempts that are not settled: their store is
+    /// missing, the config names another store, or the record of their store is damaged. Returns none if the start is
+    /// not refused for one of these reasons.
     pub(super) async fn start_refusal(&self) -> Option<FleetError> {
         let store = config::load(&self.config).loaded.roster.store;
         let refused = daemon::refuse_other_store(&self.state, store.as_deref()).await;

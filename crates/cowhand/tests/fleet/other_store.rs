@@ -29,7 +29,7 @@ fn another_store_does_not_end_running_agents() {
     scene.start();
     let (job, agent) = scene.waiting_job();
     let daemon = scene.daemon().unwrap();
-    let reason = ["names another store", "cowhand stop", job.as_str()];
+    let reason = ["names another store", "Name the former store in `store`", "cowhand stop", job.as_str()];
     for config in [with_store(&other.url()), FLEET.to_owned(), with_store("")] {
         scene.write("cowhand.yaml", &config);
         let said = scene.run(&["restart"]);
@@ -98,7 +98,7 @@ fn another_store_does_not_lose_results_of_ended_agents() {
     let scene = Scene::new();
     let job = job_that_ended_without_daemon(&scene);
     scene.write("cowhand.yaml", &with_store(&other.url()));
-    let reason = ["names another store", "`cowhand start -d`", "`cowhand stop`", job.as_str()];
+    let reason = ["remove `store` from the config", "`cowhand start -d`", "`cowhand stop`", job.as_str()];
     assert_refused(&scene.run(&["start", "-d"]), &reason);
     for verb in ["status", "doctor"] {
         let said = in_one_line(&scene.run(&[verb]));

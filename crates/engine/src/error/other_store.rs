@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use cowhand_core::id::JobId;
+use cowhand_store::is_postgres;
 
 /// The attempts of the state folder that are not settled, and the store to which they belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,13 +56,19 @@ impl fmt::Display for OtherStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { location, record, jobs, daemon_runs } = self;
         let start = if *daemon_runs { "" } else { "start the daemon with `cowhand start -d`, " };
+        // The file in the state folder is the store if the config names none.
+        let former = if is_postgres(location) {
+            "Name the former store in `store` again"
+        } else {
+            "Use the former store again (remove `store` from the config, or put the former file back)"
+        };
         let ends = if jobs.running.is_empty() { "" } else { "the agents would be ended and " };
         write!(
             f,
             "{jobs}, and their jobs are in the store at {location}. `store` in the config names another store, or the \
-             database was made again; with it, {ends}their results would be lost. Name the former store in `store` again, \
-             {start}wait for the jobs, end the daemon with `cowhand stop`, and change `store` afterwards. If the former \
-             database does not exist any more, {}remove {}; these results are then lost",
+             database was made again; with it, {ends}their results would be lost. {former}, {start}wait for the jobs, end \
+             the daemon with `cowhand stop`, and change `store` afterwards. If the former database does not exist any more, \
+             {}remove {}; these results are then lost",
             end_agents(&jobs.keepers),
             record.display()
         )
