@@ -140,7 +140,7 @@ fn check_parameter(parameter: &str) -> Result<(), StoreAddressError> {
 }
 
 /// Replaces escapes such as `%2F`; none if the result is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
+pub(crate) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, more @ ..] = rest {

@@ -1,5 +1,7 @@
 //! The errors of requests to a fleet.
 
+mod other_store;
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use cowhand_core::trigger::MAX_KEY_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
+pub use self::other_store::{DamagedRecord, OtherStore, UnsettledJobs};
 use crate::herdctl::HerdctlError;
 use crate::queues::NeededNames;
 use crate::schedule_view::off_in_file_advice;
@@ -101,9 +104,10 @@ pub enum FleetError {
     HomeTaken { folder: String },
     #[error("{}", store_gone(.database, .jobs, .keepers))]
     StoreGone { database: String, jobs: Vec<JobId>, keepers: Vec<i32> },
-    /// `location` is the store of the running jobs.
-    #[error("{}", other_store(.location, .jobs, .keepers))]
-    OtherStore { location: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    #[error("{0}")]
+    OtherStore(Box<OtherStore>),
+    #[error("{0}")]
+    DamagedStoreRecord(Box<DamagedRecord>),
     #[error(
         "another daemon runs with the node name of the state folder {folder} and the same store, perhaps because the folder \
          was copied or the machine was cloned. Both would settle the same jobs. To run this one as a node of its own, remove \
@@ -330,17 +334,6 @@ fn store_gone(database: &str, jobs: &[JobId], keepers: &[i32]) -> String {
         "{database} does not exist, but agents of its jobs still run ({jobs}). With a new store they would be ended \
          and the history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty \
          history, end the agents first with `kill {keepers}`"
-    )
-}
-
-fn other_store(location: &str, jobs: &[JobId], keepers: &[i32]) -> String {
-    let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let keepers = keepers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    format!(
-        "agents still run whose jobs ({jobs}) are in the store at {location}. `store` in the config names another store, or \
-         the database was made again; with it, the agents would be ended and their results lost. Name the former store in \
-         `store` again, then wait for the jobs or end them with `cowhand stop`, and change `store` afterwards. If the former \
-         database does not exist any more, end the agents with `kill {keepers}`"
     )
 }
 

@@ -195,6 +195,11 @@ impl Attempt {
         missing_is_ok(fs::remove_file(self.folder.join(SECRETS_FILE)))
     }
 
+    /// Returns whether the raw output exists. It is removed after the attempt is settled.
+    pub fn has_output(&self) -> bool {
+        !is_missing(&self.stdout())
+    }
+
     /// Creates the folder and starts the keeper.
     pub fn launch(
         &self,

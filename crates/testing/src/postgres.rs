@@ -29,6 +29,15 @@ impl Postgres {
         format!("postgres:///postgres?host={}&user=postgres", self.data.path().display())
     }
 
+    /// Runs a query, and returns its result as text without headings.
+    pub fn ask(&self, query: &str) -> String {
+        let mut psql = Command::new(tool("psql"));
+        psql.args(["-X", "-A", "-t", "-d", &self.url(), "-c", query]);
+        let output = psql.output().expect("psql starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// Stops the server until it is started again. Its data is kept.
     pub fn stop(&mut self) {
         // SIGQUIT stops the server immediately, and a clean stop is not needed. SIGKILL would leave a segment of shared

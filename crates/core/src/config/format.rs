@@ -17,6 +17,8 @@ use crate::size::Size;
 use crate::store_address::check_store_address;
 use crate::workspace::BranchName;
 
+use super::secret::has_unescaped_password;
+
 /// Format whose errors never quote the text, so the errors may be shown even if the text is secret.
 const POSTGRES: &str = "postgres";
 
@@ -48,7 +50,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
             plain(text.parse::<SocketAddr>().is_ok(), text, "an address with a port", "127.0.0.1:3232")
         }
         POSTGRES => message(check_store_address(text)),
-        "uri" => plain(is_http(text), text, "a web address", "https://example.com/hook"),
+        "uri" => web_address(text),
         _ => None,
     }
 }
@@ -89,6 +91,20 @@ fn last_line(message: &str) -> &str {
 
 fn plain(ok: bool, text: &str, what: &str, example: &str) -> Option<String> {
     (!ok).then(|| format!("{text:?} is not {what}; for example {example}"))
+}
+
+/// Checks a web address. If the text contains an `@`, it may contain a password, so the message does not quote it.
+fn web_address(text: &str) -> Option<String> {
+    if has_unescaped_password(text) {
+        let message = "the password of this address contains an unescaped character; in a user or a password, `/` is \
+                       written %2F, `?` %3F, `#` %23 and `@` %40";
+        return Some(message.to_owned());
+    }
+    let (what, example) = ("a web address", "https://example.com/hook");
+    if text.contains('@') && !is_http(text) {
+        return Some(format!("this is not {what}; for example {example}"));
+    }
+    plain(is_http(text), text, what, example)
 }
 
 fn is_http(text: &str) -> bool {

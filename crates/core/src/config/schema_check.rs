@@ -430,7 +430,8 @@ impl Checker<'_> {
             self.secrets.push(self.pointer());
         }
         // The value of a variable is not in the file, so the line can be shown.
-        if self.secret > 0 && !scalar.interpolated {
+        let is_on_line = self.secret > 0 || secret::may_hold_password(&scalar.text);
+        if is_on_line && !scalar.interpolated {
             self.problems.secret_at(at);
         }
     }
@@ -445,9 +446,11 @@ impl Checker<'_> {
         if self.is_secret(scalar) {
             return format!("`{}`", secret::MASK);
         }
-        let line = scalar.text.lines().next().unwrap_or_default();
+        let text = secret::without_user(&scalar.text);
+        let text = text.as_deref().unwrap_or(&scalar.text);
+        let line = text.lines().next().unwrap_or_default();
         let cut: String = line.chars().take(MAX_QUOTED).collect();
-        let more = if cut.len() < scalar.text.len() { "…" } else { "" };
+        let more = if cut.len() < text.len() { "…" } else { "" };
         format!("`{cut}{more}`")
     }
 

@@ -1,8 +1,11 @@
 //! Detection and masking of secrets in the config.
 
+use core::ops::Range;
+
 use serde_json::Value as Json;
 
 use super::node::Scalar;
+use crate::store_address::decoded;
 
 pub const MASK: &str = "***";
 
@@ -46,45 +49,134 @@ fn mask_addresses(value: &mut Json) {
     }
 }
 
-/// Replaces `https://user:password@host/` with `https://***@host/`, anywhere in the text; none if there is nothing to
-/// replace.
-fn without_user(text: &str) -> Option<String> {
+/// Replaces `https://user:password@host/` with `https://***@host/` and `?password=…` with `?password=***`, anywhere in
+/// the text; none if there is nothing to replace.
+pub(super) fn without_user(text: &str) -> Option<String> {
     let mut masked = String::new();
     let mut rest = text;
     while let Some(scheme_end) = rest.find("://").map(|at| at + 3) {
         let (scheme, after) = rest.split_at(scheme_end);
         masked += scheme;
-        let authority =
-            after.find(|c: char| matches!(c, '/' | '?' | '#') || c.is_whitespace()).unwrap_or(after.len());
-        rest = match after[..authority].rfind('@') {
-            Some(at) => {
-                masked += MASK;
-                &after[at..]
-            }
-            None => after,
-        };
+        let url = Url::of(after, text);
+        let shown = url.user_and_password().map_or(0, str::len);
+        if shown > 0 {
+            masked += MASK;
+        }
+        let mut from = shown;
+        for value in url.password_parameters().into_iter().filter(|value| value.start >= shown) {
+            masked += &after[from..value.start];
+            masked += MASK;
+            from = value.end;
+        }
+        rest = &after[from..];
     }
     masked += rest;
     (masked != text).then_some(masked)
 }
 
+/// A URL in a text, without its scheme.
+struct Url<'a> {
+    text: &'a str,
+    /// Length of the part before the first `/`, `?` or `#`.
+    authority: usize,
+}
+
+impl<'a> Url<'a> {
+    /// Returns the URL at the start of `after`. If `whole` has no spaces, it is one URL and may contain any character.
+    fn of(after: &'a str, whole: &str) -> Self {
+        let is_one_word = !whole.contains(char::is_whitespace);
+        let ends_url = |sign: char| {
+            sign.is_whitespace() || "\"<>`".contains(sign) || (!is_one_word && "'()[]{},|".contains(sign))
+        };
+        let in_authority = |sign: char| sign.is_whitespace() || "/?#\"<>`".contains(sign);
+        let authority = after.find(in_authority).unwrap_or(after.len());
+        let end = after[authority..].find(ends_url).map_or(after.len(), |end| authority + end);
+        Self { text: &after[..end], authority }
+    }
+
+    /// Returns the part before the `@` of the host. If a password contains an unescaped `/`, `?` or `#`, it seems to be
+    /// a port and a path. So, if the first part contains a colon, the last `@` of the URL counts.
+    fn user_and_password(&self) -> Option<&'a str> {
+        let authority = &self.text[..self.authority];
+        let until = if authority.contains(':') { self.text } else { authority };
+        until.rsplit_once('@').map(|(user, _)| user)
+    }
+
+    /// Returns the passwords before the `@` of the host: as a URL is read, and as it may be meant.
+    fn passwords(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let read = self.text[..self.authority].rsplit_once('@').map(|(user, _)| user);
+        let meant = self.user_and_password().filter(|meant| Some(*meant) != read);
+        read.into_iter().chain(meant).filter_map(|user| Some(user.split_once(':')?.1))
+    }
+
+    /// Returns the ranges of the values of `password=` in the query.
+    fn password_parameters(&self) -> Vec<Range<usize>> {
+        let Some(query) = self.text.find('?').map(|at| at + 1) else { return Vec::new() };
+        let end = self.text[query..].find('#').map_or(self.text.len(), |at| query + at);
+        let mut found = Vec::new();
+        let mut start = query;
+        for parameter in self.text[query..end].split('&') {
+            if let Some((key, value)) = parameter.split_once('=')
+                && decoded(key).is_some_and(|key| key.eq_ignore_ascii_case("password"))
+                && !value.is_empty()
+            {
+                found.push(start + key.len() + 1..start + parameter.len());
+            }
+            start += parameter.len() + 1;
+        }
+        found
+    }
+}
+
 /// Adds the password of every URL in the value to `found`.
 pub(super) fn add_passwords(value: &Json, found: &mut Vec<String>) {
     match value {
-        Json::String(text) => found.extend(passwords(text).map(str::to_owned)),
+        Json::String(text) => found.extend(passwords(text)),
         Json::Array(items) => items.iter().for_each(|item| add_passwords(item, found)),
         Json::Object(map) => map.values().for_each(|item| add_passwords(item, found)),
         _ => {}
     }
 }
 
-/// Returns the password of every URL in the text, such as `https://user:password@host/`. A password that is only the
-/// name of a variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
-pub fn passwords(text: &str) -> impl Iterator<Item = &str> {
-    let ends_url = |sign: char| "/?#\"<>`".contains(sign) || sign.is_whitespace();
-    let authorities = text.split("://").skip(1).filter_map(move |after| after.split(ends_url).next());
-    let passwords = authorities.filter_map(|authority| authority.rsplit_once('@')?.0.split_once(':'));
-    passwords.map(|(_, password)| password).filter(|password| !names_variable(password))
+/// Returns the passwords of every URL in the text, such as `https://user:password@host/` and
+/// `postgres://host/?password=…`, as they are written and without percent escapes. A password that is only the name of
+/// a variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
+pub fn passwords(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |written: &str, plain: Option<String>| {
+        if !written.is_empty() && !names_variable(written) {
+            found.push(written.to_owned());
+            found.extend(plain.filter(|plain| plain != written));
+        }
+    };
+    for (at, scheme) in text.match_indices("://") {
+        let url = Url::of(&text[at + scheme.len()..], text);
+        url.passwords().for_each(|password| add(password, decoded(password)));
+        for value in url.password_parameters() {
+            let value = &url.text[value];
+            add(value, decoded(&value.replace('+', " ")));
+        }
+    }
+    found
+}
+
+/// Returns whether the text may contain an address with a password, even if it is no valid address.
+pub(super) fn may_hold_password(text: &str) -> bool {
+    text.contains("://") && (text.contains('@') || without_user(text).is_some())
+}
+
+/// Returns whether a part of the password of this address would be read as its port, path, query or fragment, because
+/// it contains an unescaped `/`, `?` or `#`.
+pub(super) fn has_unescaped_password(address: &str) -> bool {
+    let Some((_, after)) = address.split_once("://") else { return false };
+    let url = Url::of(after, "");
+    let (authority, others) = url.text.split_at(url.authority);
+    let Some((_, port)) = authority.rsplit_once('@').map_or(authority, |(_, host)| host).rsplit_once(':')
+    else {
+        return false;
+    };
+    let is_ipv6 = port.ends_with(']');
+    others.contains('@') && !is_ipv6 && !port.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 fn names_variable(text: &str) -> bool {
@@ -138,22 +230,56 @@ mod tests {
             ("https://me@host https://host/a:b@c me:hunter22@db", &[]),
             ("https://me:$TOKEN@host https://me:${TOKEN}@host https://me:{{token}}@host", &[]),
             ("https://me:$TOK-EN@host", &["$TOK-EN"]),
+            ("http://me:pa/ss@host/", &["pa/ss"]),
+            ("http://me:pa?ss@host/", &["pa?ss"]),
+            ("http://me:pa#ss@host/", &["pa#ss"]),
+            ("http://me:2024/ss@host/", &["2024/ss"]),
+            ("http://me:p@ss/wo@host/", &["p", "p@ss/wo"]),
+            ("http://me:pa%2Fss@host/", &["pa%2Fss", "pa/ss"]),
+            ("http://me:100%@host/", &["100%"]),
+            ("postgres://h/x?user=me&password=a%26b+c", &["a%26b+c", "a&b c"]),
+            ("postgres://h/x?%70assword=hunter22&sslmode=require", &["hunter22"]),
+            ("see http://host:80/x, or ask me@host", &[]),
+            ("see [page](http://host:80/x)(me@host)", &[]),
         ] {
-            assert_eq!(passwords(text).collect::<Vec<_>>(), expected, "{text}");
+            assert_eq!(passwords(text), expected, "{text}");
         }
     }
 
     #[test]
     fn credentials_in_urls_are_masked() {
         for (text, masked) in [
-            ("https://me:pw@host/p@th", "https://***@host/p@th"),
-            ("see https://a@b and http://c:d@e?f=@", "see https://***@b and http://***@e?f=@"),
+            ("https://me:pw@host/path", "https://***@host/path"),
+            ("https://me@host/p@th", "https://***@host/p@th"),
+            ("see https://a@b and http://c:d@e?f=g", "see https://***@b and http://***@e?f=g"),
             ("postgres://u:p@db", "postgres://***@db"),
+            ("http://me:pa/ss@host/", "http://***@host/"),
+            ("http://me:p@s?s@host/", "http://***@host/"),
+            ("http://me:2024#s@host/", "http://***@host/"),
+            ("postgres://h/x?user=u&password=p&port=1", "postgres://h/x?user=u&password=***&port=1"),
+            ("postgres://u:p@h/x?password=p", "postgres://***@h/x?password=***"),
         ] {
             assert_eq!(without_user(text).as_deref(), Some(masked), "{text}");
         }
-        for text in ["https://host/a@b", "mail me@host", ""] {
+        for text in ["https://host/a@b", "mail me@host", "", "http://host:80/x, me@host"] {
             assert_eq!(without_user(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn unescaped_passwords_are_recognized() {
+        for (address, expected) in [
+            ("http://me:pa/ss@host/", true),
+            ("http://me:pa?ss@host/", true),
+            ("http://me:pa#ss@host/", true),
+            ("http://me:p@s:s/s@host/", true),
+            ("http://me:pass@host/", false),
+            ("http://me:p@ss@host/", false),
+            ("http://host:80/@team", false),
+            ("http://[::1]/@team", false),
+            ("http://host/@team", false),
+        ] {
+            assert_eq!(has_unescaped_password(address), expected, "{address}");
         }
     }
 }

@@ -17,6 +17,7 @@ mod seeds;
 mod trust;
 mod unused;
 mod web;
+mod web_addresses;
 mod work_sources;
 mod workspaces;
 

@@ -13,9 +13,10 @@ use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
+use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::prune::files;
-use cowhand_engine::state::StateFolder;
+use cowhand_engine::state::{StateFolder, StoreMark};
 use cowhand_engine::trigger::Registry;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
@@ -39,13 +40,14 @@ impl DoctorArgs {
         // This advice depends on the free space, so it is built before the check of the store, which can free space on
         // a full disk.
         let how_to_start = location.how_to_start();
-        let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status);
+        let refusal = wait(async { Ok(location.start_refusal().await) })?;
+        let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status, refusal.as_ref());
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &location.config)),
             Finding::of("state folder", folder(&location.state, matches!(daemon_status, Ok(None)))),
             Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
-            Finding::of("daemon", daemon(&location, daemon_status, &how_to_start)),
+            Finding::of("daemon", daemon(refusal.as_ref(), daemon_status, &how_to_start)),
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let (has_config, has_store) = (findings[0].ok, findings[2].ok);
@@ -205,6 +207,7 @@ async fn store(
     location: &FleetLocation,
     configured: Option<&str>,
     daemon_status: &DaemonStatus,
+    refusal: Option<&FleetError>,
 ) -> Result<String, String> {
     let state = &location.state;
     // The answer of the daemon counts first, because the daemon may have opened another file than the one that now has
@@ -222,14 +225,18 @@ async fn store(
     }
     let database = state.database();
     state.check().map_err(|_| "not checked, because the state folder is refused".to_owned())?;
-    if configured.is_none() && !database.exists() {
-        if let Some(gone) = location.store_gone() {
-            return Err(gone.to_string());
-        }
-        return Ok("does not exist yet; the first start creates it".to_owned());
+    let daemon_runs = matches!(daemon_status, Ok(Some(_)));
+    if let Some(refusal) = refusal {
+        return Err(refusal_text(refusal, daemon_runs));
     }
     let file = database.display().to_string();
-    let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
+    let address = configured.unwrap_or(&file);
+    let exists = Store::exists(address).await.map_err(|error| error.to_string())?;
+    let former = former_store(location, address, daemon_runs).await;
+    if !exists {
+        return Ok(format!("does not exist yet; the first start creates it{former}"));
+    }
+    let store = Store::open(address).await.map_err(|error| error.to_string())?;
     let checked = async {
         // `check_statements` prepares statements without values, and PostgreSQL then infers other types for them. So it
         // comes after `check_integrity`, which runs some of these statements with values.
@@ -240,11 +247,28 @@ async fn store(
     store.close().await;
     // The address of a server may contain a password.
     let name = if configured.is_some() { "the configured server" } else { &file };
-    Ok(format!("{name}: all {} statements work, and its data can be read", checked?))
+    let works = format!("{name}: all {} statements work, and its data can be read", checked?);
+    Ok(works + &former)
+}
+
+/// Formats a note if the daemon used another store than the one at `address`; empty if it did not.
+async fn former_store(location: &FleetLocation, address: &str, daemon_runs: bool) -> String {
+    let is_elsewhere = |former: &StoreMark| Store::address_of(address).as_ref() != Some(&former.location);
+    let Some(former) = location.former_store().await.filter(is_elsewhere) else { return String::new() };
+    let daemon = if daemon_runs { "the running daemon uses" } else { "the last daemon used" };
+    format!("; {daemon} another store, {}", former.location)
+}
+
+/// Formats the reason why a start is refused. While the daemon of the former store runs, it need not be started.
+fn refusal_text(refusal: &FleetError, daemon_runs: bool) -> String {
+    match refusal {
+        FleetError::OtherStore(other) => OtherStore { daemon_runs, ..OtherStore::clone(other) }.to_string(),
+        other => other.to_string(),
+    }
 }
 
 fn daemon(
-    location: &FleetLocation,
+    refusal: Option<&FleetError>,
     daemon_status: DaemonStatus,
     how_to_start: &str,
 ) -> Result<String, String> {
@@ -253,9 +277,7 @@ fn daemon(
             let pid = status.daemon.pid.unwrap_or_default();
             Ok(format!("running, pid {pid}; agents and sources are shown as the daemon sees them"))
         }
-        Ok(None) if location.store_gone().is_some() => {
-            Ok("not running, and cannot start; see `store` above".to_owned())
-        }
+        Ok(None) if refusal.is_some() => Ok("not running, and cannot start; see `store` above".to_owned()),
         Ok(None) => Ok(format!("not running; {how_to_start}")),
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())

@@ -13,10 +13,10 @@ use super::advice::config_argument;
 use super::start_options::StartOptions;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
-use cowhand_engine::daemon::refuse_without_store;
+use cowhand_engine::daemon;
 use cowhand_engine::error::FleetError;
 use cowhand_engine::secrets::redactor_without_daemon;
-use cowhand_engine::state::StateFolder;
+use cowhand_engine::state::{StateFolder, StoreMark};
 use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, StoreError, is_postgres};
@@ -190,15 +190,25 @@ impl FleetLocation {
         }
     }
 
-    /// Returns the error with which a start is refused if the store is missing while agents of its jobs still run; none
-    /// if the start is not refused for this reason.
-    pub(super) fn store_gone(&self) -> Option<FleetError> {
-        let on_server = config::load(&self.config).loaded.roster.store.is_some();
-        let refused = if on_server { Ok(()) } else { refuse_without_store(&self.state) };
+    /// Returns the error with which a start is refused because of attempts that are not settled: their store is
+    /// missing, the config names another store, or the record of their store is damaged. Returns none if the start is
+    /// not refused for one of these reasons.
+    pub(super) async fn start_refusal(&self) -> Option<FleetError> {
+        let store = config::load(&self.config).loaded.roster.store;
+        let refused = daemon::refuse_other_store(&self.state, store.as_deref()).await;
         let is_refused = |error: &FleetError| {
-            matches!(error, FleetError::StoreGone { .. } | FleetError::OtherStore { .. })
+            matches!(
+                error,
+                FleetError::StoreGone { .. } | FleetError::OtherStore(_) | FleetError::DamagedStoreRecord(_)
+            )
         };
         refused.err().filter(is_refused)
+    }
+
+    /// Returns the store that the last daemon used, if the config names another one.
+    pub(super) async fn former_store(&self) -> Option<StoreMark> {
+        let store = config::load(&self.config).loaded.roster.store;
+        daemon::former_store(&self.state, store.as_deref()).await
     }
 
     /// Opens the store without the daemon, even if a daemon runs.
@@ -211,20 +221,15 @@ impl FleetLocation {
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
-        // A fleet that never ran has no store. An empty store in a temporary folder is read instead, because reading
-        // must not create a file in the state folder.
-        let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(empty_folder()?) };
-        let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
         let address = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
-        let store = Store::open(&address).await.map(|store| store.with_clock(Clock::System));
-        let store = store.map_err(|error| {
-            let message = match &error {
-                // The message of the store is for a daemon that runs.
-                StoreError::Disk { problem, folder } => problem.sentence_without_daemon(folder),
-                _ => error.to_string(),
-            };
-            Failure::new(Exit::CannotRunHere, message)
-        })?;
+        // A fleet that never ran has no store. An empty store in a temporary folder is read instead, because reading
+        // must not create a file in the state folder, or tables on a server.
+        let exists = Store::exists(&address).await.map_err(|error| unreadable(&error))?;
+        let empty = if exists { None } else { Some(empty_folder()?) };
+        let address =
+            empty.as_ref().map_or(address, |empty| empty.path().join("store.db").display().to_string());
+        let store =
+            Store::open(&address).await.map_err(|error| unreadable(&error))?.with_clock(Clock::System);
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
         let program = std::env::current_exe().map_err(|error| {
@@ -252,6 +257,16 @@ impl FleetLocation {
         let base = self.config.parent().unwrap_or(Path::new(""));
         SourceContext::of_base(base, variables.clone()).writable(writable(&loaded.roster))
     }
+}
+
+/// Returns the failure to open the store without a daemon.
+fn unreadable(error: &StoreError) -> Failure {
+    let message = match error {
+        // The message of the store is for a daemon that runs.
+        StoreError::Disk { problem, folder } => problem.sentence_without_daemon(folder),
+        _ => error.to_string(),
+    };
+    Failure::new(Exit::CannotRunHere, message)
 }
 
 /// Adds to the message of a failure to open the store that no daemon runs. A failure with another exit code than
@@ -307,8 +322,15 @@ impl Connection<'_> {
         self.location
     }
 
-    /// Opens the store alone, without the daemon.
+    /// Opens the store of the daemon, which has ended. Fails if the config names another store by now.
     pub(super) async fn open_store(&self) -> Result<Self, Failure> {
+        if let Some(former) = Box::pin(self.location.former_store()).await {
+            let message = format!(
+                "the daemon used the store at {}, and `store` in the config names another one",
+                former.location
+            );
+            return Err(Failure::new(Exit::CannotRunHere, message));
+        }
         // The future is boxed, because it is large and would be part of every verb that waits.
         Box::pin(self.location.open_store()).await
     }

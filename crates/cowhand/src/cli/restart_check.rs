@@ -2,6 +2,7 @@
 //! old daemon running.
 
 use std::io::ErrorKind;
+use std::time::{Duration, Instant};
 
 use cowhand_core::config::report;
 use cowhand_core::server::ServerConfig as Settings;
@@ -12,9 +13,14 @@ use super::location::FleetLocation;
 use super::{Exit, Failure};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_other_store;
+use cowhand_engine::error::FleetError;
 use cowhand_store::Store;
 use cowhand_web::api::{Client, DaemonView, StatusView};
 use cowhand_web::server::{HttpListener, ListenError};
+
+/// Time in which the old daemon has to settle attempts that have ended.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL_ATTEMPTS_EVERY: Duration = Duration::from_millis(50);
 
 /// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs, because then the start
 /// itself reports errors.
@@ -44,11 +50,30 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
         loaded.roster.store.clone().unwrap_or_else(|| location.state.database().display().to_string());
     let result = Store::check_location(&store).await;
     result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-    let result = refuse_other_store(&location.state, loaded.roster.store.as_deref()).await;
-    result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    check_attempts(location, loaded.roster.store.as_deref()).await?;
     match listen.server(&location.config) {
         Some(settings) => check_address(settings, &daemon).await,
         None => Ok(()),
+    }
+}
+
+/// Fails if attempts are not settled and the config names another store than that of the old daemon. The old daemon
+/// settles an attempt soon after its end, so an attempt that has ended gets some time.
+async fn check_attempts(location: &FleetLocation, store: Option<&str>) -> Result<(), Failure> {
+    let give_up_at = Instant::now() + SETTLE_TIMEOUT;
+    loop {
+        let mut error = match refuse_other_store(&location.state, store).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if let FleetError::OtherStore(other) = &mut error {
+            if other.jobs.running.is_empty() && Instant::now() < give_up_at {
+                tokio::time::sleep(POLL_ATTEMPTS_EVERY).await;
+                continue;
+            }
+            other.daemon_runs = true;
+        }
+        return Err(Failure::new(Exit::CannotRunHere, error.to_string()));
     }
 }
 

@@ -68,7 +68,7 @@ impl StatusArgs {
             return Ok(());
         }
         let now = Timestamp::now();
-        print::prose(&daemon_line(&status.daemon, client.location(), now), 2);
+        print::prose(&daemon_line(&status.daemon, client.location(), now).await, 2);
         print_store_problem(status.daemon.store_problem.as_deref());
         if let Some(line) = asks_line(status.asks) {
             print::prose(&line, 2);
@@ -318,10 +318,10 @@ fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
     Some(format!("{refused}; {advice}"))
 }
 
-fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {
+async fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {
     if !view.running {
-        if let Some(gone) = location.store_gone() {
-            return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
+        if let Some(refusal) = Box::pin(location.start_refusal()).await {
+            return format!("daemon: {}; {refusal}", print::styled("not running", print::ODD));
         }
         let state = print::styled("not running", print::ODD);
         return format!("daemon: {state}; {}", location.how_to_start());

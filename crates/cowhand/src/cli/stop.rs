@@ -16,7 +16,9 @@ use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
 use super::start_options::DEFAULT_STOP_TIMEOUT;
 use super::{Exit, Failure, background, interrupt, number, print};
+use cowhand_engine::daemon::{termination, unsettled_jobs};
 use cowhand_engine::error::FleetError;
+use cowhand_engine::state::StateFolder;
 use cowhand_store::SHUTDOWN_STORE_TIMEOUT;
 use cowhand_web::api::{
     ApiProblem, AttemptView, Client, Code, DaemonStopRequest, DaemonView, Page, StatusView,
@@ -65,7 +67,7 @@ impl StopArgs {
         let location = FleetLocation::find(config)?;
         let request =
             DaemonStopRequest { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
-        let Some(last) = stop(&location, request)? else {
+        let Some(before) = stop(&location, request)? else {
             return Err(Failure::new(
                 Exit::NoDaemon,
                 "no daemon runs for this fleet; there is nothing to stop",
@@ -74,9 +76,10 @@ impl StopArgs {
         // The daemon has stopped, so the verb succeeds even if the state of the jobs cannot be read.
         let stopped = wait(async {
             // A store that was unavailable before the stop request gets less time.
-            let was_unavailable = matches!(&last, Err(problem) if problem.code == Code::StoreUnavailable);
+            let was_unavailable =
+                matches!(&before.last_event, Err(problem) if problem.code == Code::StoreUnavailable);
             let timeout = if was_unavailable { STORE_TIMEOUT_IF_UNAVAILABLE } else { STORE_TIMEOUT_AFTER };
-            let outcome = tokio::time::timeout(timeout, outcome(&location, last, self.keep_agents)).await;
+            let outcome = tokio::time::timeout(timeout, outcome(&location, before, self.keep_agents)).await;
             outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, STORE_NO_ANSWER)))
         });
         let stopped = stopped.unwrap_or_else(Stopped::unknown);
@@ -128,11 +131,19 @@ impl Stopped {
 }
 
 /// Reads from the store which jobs of this node were cancelled, still run, or are not settled.
-async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) -> Result<Stopped, Failure> {
-    if let (true, Some(FleetError::StoreGone { jobs, .. } | FleetError::OtherStore { jobs, .. })) =
-        (keep_agents, location.store_gone())
-    {
-        return Ok(Stopped::new(Vec::new(), jobs.len()));
+async fn outcome(location: &FleetLocation, before: Before, keep_agents: bool) -> Result<Stopped, Failure> {
+    match location.start_refusal().await {
+        Some(FleetError::StoreGone { jobs, .. }) if keep_agents => {
+            return Ok(Stopped::new(Vec::new(), jobs.len()));
+        }
+        Some(refusal @ FleetError::OtherStore(_)) => {
+            print::note(with_config_option(&format!("no daemon can start now: {refusal}")));
+        }
+        _ => {}
+    }
+    // The configured store does not know the jobs of the daemon.
+    if location.former_store().await.is_some() {
+        return outcome_in_folder(&location.state, before.running);
     }
     let node = location.state.node().map_err(|error| cannot("cannot read the name of this node", &error))?;
     let client = location.open_store().await?;
@@ -141,13 +152,25 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
         return Ok(Stopped::new(Vec::new(), running.len()));
     }
     let mut cancelled = Vec::new();
-    for (job, agent, termination) in cancelled_after(&client, after?).await? {
+    for (job, agent, termination) in cancelled_after(&client, before.last_event?).await? {
         if ran_at(&client, &job, &node).await? {
             cancelled.push(Cancelled { job, agent, termination });
         }
     }
     // No job of this node runs any more, so the jobs that the store lists as running are unsettled.
     Ok(Stopped { unsettled: Some(running), ..Stopped::new(cancelled, 0) })
+}
+
+/// Finds out from the folders of attempts which jobs of the daemon were cancelled, still run, or are not settled.
+fn outcome_in_folder(state: &StateFolder, jobs: Vec<(JobId, AgentName)>) -> Result<Stopped, Failure> {
+    let unsettled = unsettled_jobs(state);
+    let unsettled = unsettled.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let cancelled = jobs.into_iter().filter_map(|(job, agent)| {
+        let termination = termination(state, &job)?;
+        Some(Cancelled { job, agent, termination })
+    });
+    let stopped = Stopped::new(cancelled.collect(), unsettled.running.len());
+    Ok(Stopped { unsettled: Some(unsettled.ended), ..stopped })
 }
 
 /// Returns the jobs of this node that run, according to the store.
@@ -189,18 +212,22 @@ async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failur
 /// Number of the last event before the stop request, or the reason why it is unknown.
 type LastEvent = Result<i64, ApiProblem>;
 
-/// Stops the daemon, waits for its end and returns the number of the last event before the request. Returns none if no
-/// daemon ran.
-pub(super) fn stop(
-    location: &FleetLocation,
-    request: DaemonStopRequest,
-) -> Result<Option<LastEvent>, Failure> {
+/// What the daemon answered before the stop request.
+pub(super) struct Before {
+    last_event: LastEvent,
+    /// Jobs that ran, with their agents.
+    running: Vec<(JobId, AgentName)>,
+}
+
+/// Stops the daemon, waits for its end and returns its answers before the request. Returns none if no daemon ran.
+pub(super) fn stop(location: &FleetLocation, request: DaemonStopRequest) -> Result<Option<Before>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };
-        let last = last_event(&client).await;
+        let last_event = last_event(&client).await;
+        let running = if last_event.is_ok() { running_jobs(&client).await } else { Vec::new() };
         let process = Client::process_of_daemon(&location.state).await;
         let answer: DaemonView = client.post("stop", &request).await?;
-        if let (Ok(_), Some(problem)) = (&last, answer.store_problem) {
+        if let (Ok(_), Some(problem)) = (&last_event, answer.store_problem) {
             print_store_problem(&problem);
         }
         let timeout = Duration::from_secs(request.timeout_seconds.unwrap_or_default().min(24 * 3600));
@@ -212,7 +239,7 @@ pub(super) fn stop(
             }
         };
         if interrupt::unless_interrupted(spinner.during(stopped), Some(STILL_STOPPING)).await? {
-            return Ok(Some(last));
+            return Ok(Some(Before { last_event, running }));
         }
         Err(Failure::new(Exit::Refused, STILL_STOPPING))
     })
@@ -241,6 +268,13 @@ async fn last_event(client: &Client) -> LastEvent {
         print_store_problem(&problem.message);
     }
     page.map(|page| page.items.last().map_or(0, |event| event.seq))
+}
+
+/// Returns the jobs that run, with their agents; none if the store does not answer.
+async fn running_jobs(client: &Client) -> Vec<(JobId, AgentName)> {
+    let jobs = client.get::<Page<JobRecord>>("jobs?status=running&limit=1000");
+    let jobs = tokio::time::timeout(STORE_TIMEOUT_BEFORE, jobs).await.ok().and_then(Result::ok);
+    jobs.into_iter().flat_map(|page| page.items).map(|job| (job.id, job.agent)).collect()
 }
 
 fn print_store_problem(problem: &str) {

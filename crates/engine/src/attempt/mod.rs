@@ -10,7 +10,7 @@ mod follow;
 pub(crate) mod orphans;
 pub(crate) mod other_store;
 mod outcome;
-mod outcome_file;
+pub(crate) mod outcome_file;
 mod prepare;
 mod rules;
 mod sandbox;

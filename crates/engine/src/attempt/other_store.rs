@@ -1,67 +1,117 @@
-//! A store that does not know the running attempts of the state folder. A daemon with such a store would end them as
-//! orphans, so it does not start.
+//! A store that does not know the attempts of the state folder. A daemon with such a store would end running attempts
+//! as orphans and remove the output of ended ones, so it does not start.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use cowhand_core::id::JobId;
 
 use super::orphans::all_running;
-use crate::error::FleetError;
+use crate::error::{DamagedRecord, FleetError, OtherStore, UnsettledJobs};
+use crate::prune::files::entries;
 use crate::state::{StateFolder, StoreMark};
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 
-/// Returns an error if attempts run that belong to another store than `store`. `None` means the SQLite file in the
-/// state folder.
+/// Returns an error if attempts are not settled that belong to another store than `store`. `None` means the SQLite
+/// file in the state folder.
 pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Result<(), FleetError> {
     let folder = state.clone();
     if store.is_none() {
         run_blocking(move || refuse_without_store(&folder)).await?;
     }
-    let Some(mark) = state.store_mark() else { return Ok(()) };
+    let Some(mark) = state.store_mark().transpose() else { return Ok(()) };
     let folder = state.clone();
-    let running =
-        run_blocking(move || all_running(&folder)).await.map_err(|error| state_error(state, error))?;
-    if running.is_empty() {
+    let jobs = run_blocking(move || unsettled_jobs(&folder)).await?;
+    if jobs.is_empty() {
         return Ok(());
     }
-    let location = store.map_or_else(|| state.database().display().to_string(), str::to_owned);
-    if Store::check_location(&location).await?.as_ref() == Some(&mark.id) {
+    let mark = mark.map_err(|error| damaged(state, &error, jobs.clone()))?;
+    let file = state.database().display().to_string();
+    let location = store.unwrap_or(&file);
+    // A person removed the file and its history. This is refused only while agents run.
+    if store.is_none() && mark.location == file && is_missing(&state.database()) {
         return Ok(());
     }
-    Err(other_store(mark, &running))
+    if Store::check_location(location).await?.as_ref() == Some(&mark.id) {
+        return Ok(());
+    }
+    Err(other_store(state, mark, jobs))
 }
 
 /// Returns an error if the file of the store is missing while attempts still run. A new store would not know them.
-pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
+fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     if !is_missing(&state.database()) {
         return Ok(());
     }
-    let running = all_running(state).map_err(|error| state_error(state, error))?;
+    let UnsettledJobs { running, keepers, .. } = unsettled_jobs(state)?;
     if running.is_empty() {
         return Ok(());
     }
-    if let Some(mark) = state.store_mark().filter(|mark| is_postgres(&mark.location)) {
-        return Err(other_store(mark, &running));
+    match state.store_mark() {
+        Ok(Some(mark)) if is_postgres(&mark.location) => {
+            Err(other_store(state, mark, unsettled_jobs(state)?))
+        }
+        Ok(_) => {
+            let database = state.database().display().to_string();
+            Err(FleetError::StoreGone { database, jobs: running, keepers })
+        }
+        Err(error) => Err(damaged(state, &error, unsettled_jobs(state)?)),
     }
-    let database = state.database().display().to_string();
-    Err(FleetError::StoreGone { database, jobs: jobs(&running), keepers: keepers(&running) })
 }
 
-fn other_store(mark: StoreMark, running: &[(Attempt, JobId)]) -> FleetError {
-    FleetError::OtherStore { location: mark.location, jobs: jobs(running), keepers: keepers(running) }
+/// Returns the record of the store that the last daemon used, if `store` is another one. If `store` cannot be read, its
+/// address decides. Returns `None` if the record does not exist or cannot be read.
+pub async fn former_store(state: &StateFolder, store: Option<&str>) -> Option<StoreMark> {
+    let mark = state.store_mark().ok()??;
+    let file = state.database().display().to_string();
+    let location = store.unwrap_or(&file);
+    let is_same = match Store::check_location(location).await {
+        Ok(id) => id.as_ref() == Some(&mark.id),
+        Err(_) => Store::address_of(location).as_ref() == Some(&mark.location),
+    };
+    (!is_same).then_some(mark)
 }
 
-fn jobs(running: &[(Attempt, JobId)]) -> Vec<JobId> {
-    running.iter().map(|(_, job)| job.clone()).collect()
+/// Returns the jobs of the attempts in the state folder that are not settled in their store.
+pub fn unsettled_jobs(state: &StateFolder) -> Result<UnsettledJobs, FleetError> {
+    let state_error = |source| FleetError::State { folder: state.path().display().to_string(), source };
+    let running = all_running(state).map_err(state_error)?;
+    let keepers = running.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
+    let running: Vec<JobId> = running.into_iter().map(|(_, job)| job).collect();
+    let mut ended = unsettled(state).map_err(state_error)?;
+    ended.retain(|job| !running.contains(job));
+    Ok(UnsettledJobs { running, keepers, ended })
 }
 
-fn keepers(running: &[(Attempt, JobId)]) -> Vec<i32> {
-    running.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect()
+/// Returns the jobs whose last attempt began and is not settled. An earlier attempt of a job is settled before the next
+/// one begins. The raw output of a settled attempt is removed.
+fn unsettled(state: &StateFolder) -> io::Result<Vec<JobId>> {
+    let mut last: BTreeMap<JobId, (u32, Attempt)> = BTreeMap::new();
+    for entry in entries(&state.attempts())? {
+        let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
+        let Some((job, number)) = attempt.job_and_number() else { continue };
+        if last.get(&job).is_none_or(|(known, _)| *known < number) {
+            last.insert(job, (number, attempt));
+        }
+    }
+    let mut found = Vec::new();
+    for (job, (_, attempt)) in last {
+        if attempt.has_output() && attempt.began()? {
+            found.push(job);
+        }
+    }
+    Ok(found)
 }
 
-fn state_error(state: &StateFolder, source: io::Error) -> FleetError {
-    FleetError::State { folder: state.path().display().to_string(), source }
+fn other_store(state: &StateFolder, mark: StoreMark, jobs: UnsettledJobs) -> FleetError {
+    let record = state.store_mark_file();
+    FleetError::OtherStore(Box::new(OtherStore { location: mark.location, record, jobs, daemon_runs: false }))
+}
+
+fn damaged(state: &StateFolder, error: &io::Error, jobs: UnsettledJobs) -> FleetError {
+    let (record, why) = (state.store_mark_file(), error.to_string());
+    FleetError::DamagedStoreRecord(Box::new(DamagedRecord { record, why, jobs }))
 }

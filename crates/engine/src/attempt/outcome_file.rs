@@ -7,9 +7,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use cowhand_core::attempt::Settlement;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Outcome, Termination};
 use tracing::warn;
 
 use super::AttemptTask;
+use crate::prune::files::entries;
+use crate::state::StateFolder;
 use crate::view::write_whole;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
@@ -19,6 +23,19 @@ const OUTCOME_FILE: &str = "outcome.json";
 
 fn file(attempt: &Attempt) -> PathBuf {
     attempt.folder().join(OUTCOME_FILE)
+}
+
+/// Returns how the last attempt of a cancelled job ended, from the folder of the attempt; `None` if the job was not
+/// cancelled, or if the attempt is not settled.
+pub fn termination(state: &StateFolder, job: &JobId) -> Option<Termination> {
+    let folder = state.attempts();
+    let attempts = entries(&folder).ok()?.filter_map(|entry| Attempt::at(&entry.ok()?.path()).ok());
+    let of_job = attempts.filter(|attempt| attempt.job().as_ref() == Some(job));
+    let text = fs::read(file(&of_job.max_by_key(Attempt::number)?)).ok()?;
+    match serde_json::from_slice::<Settlement>(&text).ok()?.outcome {
+        Outcome::Cancelled { how, .. } => Some(how),
+        Outcome::Completed { .. } | Outcome::Failed { .. } => None,
+    }
 }
 
 impl AttemptTask {

@@ -35,7 +35,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-pub use crate::attempt::other_store::{refuse_other_store, refuse_without_store};
+pub use crate::attempt::other_store::{former_store, refuse_other_store, unsettled_jobs};
+pub use crate::attempt::outcome_file::termination;
 use crate::attempt::{AttemptTask, workspaces};
 use crate::backup;
 use crate::config;

@@ -3,15 +3,15 @@
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use cowhand_core::config::looks_secret;
+use cowhand_core::config::{looks_secret, passwords};
 use cowhand_run::redact::Redactor;
 
-use super::{own_variables, password};
+use super::own_variables;
 
 static KNOWN: LazyLock<RwLock<Arc<Redactor>>> = LazyLock::new(|| {
     let secrets = own_variables().flat_map(|(name, value)| {
-        let password = password(&value).map(str::to_owned);
-        password.into_iter().chain(looks_secret(&name).then_some(value))
+        let in_address = passwords(&value);
+        in_address.into_iter().chain(looks_secret(&name).then_some(value))
     });
     RwLock::new(Arc::new(Redactor::of(secrets.collect())))
 });

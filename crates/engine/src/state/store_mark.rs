@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use super::StateFolder;
 use cowhand_store::StoreId;
@@ -19,18 +20,29 @@ pub struct StoreMark {
 }
 
 impl StateFolder {
-    fn store_mark_file(&self) -> PathBuf {
+    /// Returns the path of the record of the store.
+    pub fn store_mark_file(&self) -> PathBuf {
         self.path().join("store.json")
     }
 
-    /// Returns the store that the last daemon used; `None` if no daemon has recorded it, or if the file is damaged.
-    pub fn store_mark(&self) -> Option<StoreMark> {
-        serde_json::from_slice(&fs::read(self.store_mark_file()).ok()?).ok()
+    /// Returns the store that the last daemon used; `None` if no daemon has recorded it. Fails if the file cannot be
+    /// read or is damaged.
+    pub fn store_mark(&self) -> io::Result<Option<StoreMark>> {
+        match fs::read(self.store_mark_file()) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
+    /// Writes the record. Replaces a damaged record, and logs this.
     pub(crate) fn write_store_mark(&self, mark: &StoreMark) -> io::Result<()> {
-        if self.store_mark().as_ref() == Some(mark) {
-            return Ok(());
+        match self.store_mark() {
+            Ok(Some(known)) if known == *mark => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
+                warn!("{} is damaged and is written again: {error}", self.store_mark_file().display());
+            }
         }
         let mut file = tempfile::NamedTempFile::new_in(self.path())?;
         file.write_all(&serde_json::to_vec(mark)?)?;

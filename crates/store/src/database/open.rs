@@ -11,6 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
+use super::check::unless_missing;
 use super::error::{StoreError, text_without_line};
 use super::file::{self, StoreFile};
 use super::latency::Latency;
@@ -44,13 +45,7 @@ impl Store {
             location: location.clone(),
             why: why.to_string(),
         };
-        let damaged_or_open_error = |error: sqlx::Error| match StoreError::connection(error) {
-            StoreError::Damaged(why) => StoreError::DamagedAtOpen { location: location.clone(), why },
-            StoreError::Connection(error) => {
-                file::disk_error(path, &error).unwrap_or_else(|| open_error(&error))
-            }
-            other => other,
-        };
+        let damaged_or_open_error = |error: sqlx::Error| file_error(path, error);
         let options = options(path);
         let folder_lock = lock_folder(path).await;
         match std::fs::metadata(path) {
@@ -135,22 +130,34 @@ impl Store {
     }
 }
 
-/// Connects to a server and reads the applied migrations; the list is empty if it cannot be read. If the call succeeds,
-/// the server answers.
+/// Connects to a server and reads the applied migrations; the list is empty if the database has no tables of cowhand.
+/// If the call succeeds, the server answers.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
     let location = display_address(options);
     let connected = async {
-        let open_error = |error: sqlx::Error| {
-            refusal(&error, || location.clone()).unwrap_or_else(|| StoreError::Open {
-                location: location.clone(),
-                why: server_message(&error),
-            })
-        };
-        let mut server = options.connect().await.map_err(open_error)?;
+        let mut server = options.connect().await.map_err(|error| server_error(&location, &error))?;
         let applied = sqlx::query_scalar(APPLIED_MIGRATIONS).fetch_all(&mut server).await;
-        Ok((server, applied.unwrap_or_default()))
+        let applied = unless_missing(applied).map_err(|error| server_error(&location, &error))?;
+        Ok((server, applied))
     };
     within_limit(&location, connected).await
+}
+
+/// Returns the error for a file that cannot be opened or read.
+pub(super) fn file_error(path: &Path, error: sqlx::Error) -> StoreError {
+    let location = path.display().to_string();
+    match StoreError::connection(error) {
+        StoreError::Damaged(why) => StoreError::DamagedAtOpen { location, why },
+        StoreError::Connection(error) => file::disk_error(path, &error)
+            .unwrap_or_else(|| StoreError::Open { location, why: error.to_string() }),
+        other => other,
+    }
+}
+
+/// Returns the error for a server that cannot be used. `location` is its address without the password.
+pub(super) fn server_error(location: &str, error: &sqlx::Error) -> StoreError {
+    refusal(error, || location.to_owned())
+        .unwrap_or_else(|| StoreError::Open { location: location.to_owned(), why: server_message(error) })
 }
 
 /// Runs a call to the server while a store is opened. Fails if the call takes longer than [`ANSWER_TIMEOUT`].

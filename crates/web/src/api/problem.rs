@@ -245,7 +245,8 @@ impl From<FleetError> for ApiProblem {
             | FleetError::Herdctl(_)
             | FleetError::State { .. }
             | FleetError::StoreGone { .. }
-            | FleetError::OtherStore { .. }
+            | FleetError::OtherStore(_)
+            | FleetError::DamagedStoreRecord(_)
             | FleetError::NodeTaken { .. }
             | FleetError::HomeGone { .. }
             | FleetError::HomeTaken { .. }
