@@ -230,6 +230,8 @@ impl From<FleetError> for ApiProblem {
             FleetError::MayNotAsk(_) => Code::Forbidden,
             FleetError::KeyWithoutSchedule
             | FleetError::UnusedValues
+            | FleetError::ReservedValue { .. }
+            | FleetError::UnknownValues { .. }
             | FleetError::KeyLength { .. }
             | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
