@@ -45,7 +45,7 @@ impl Fleet {
         Ok(was_on)
     }
 
-    /// Finds a schedule. If the schedule has stopped because of an error, reads the config and `.env` again before: a
+    /// Finds a schedule. If its trigger fails, or the schedule has stopped because of an error, reads the config and `.env` again before: a
     /// person who has just corrected them enables the schedule, and the change of a file is noticed only later.
     async fn find_with_current_files(
         &self,
@@ -54,7 +54,9 @@ impl Fleet {
     ) -> Result<Schedule, FleetError> {
         let configured = self.find(agent, schedule).await?;
         let record = self.store().schedule(configured.id).await?;
-        let is_stopped = record.is_some_and(|record| matches!(record.state, ScheduleState::Error { .. }));
+        let is_stopped = record.is_some_and(|record| {
+            record.trigger_error.is_some() || matches!(record.state, ScheduleState::Error { .. })
+        });
         if !is_stopped || self.config.is_none() {
             return Ok(configured);
         }
