@@ -292,7 +292,8 @@ impl ScheduleView {
                 (ScheduleStatus::Disabled, None)
             }
             ScheduleState::Active | ScheduleState::Finished if is_running => (ScheduleStatus::Running, None),
-            _ if record.is_some_and(|record| record.is_finished(schedule, now)) => {
+            // Without a record, no daemon has loaded the schedule yet.
+            _ if record.map_or_else(|| schedule.is_over(now), |record| record.is_finished(schedule, now)) => {
                 (ScheduleStatus::Finished, None)
             }
             ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),

@@ -250,3 +250,27 @@ fn trigger_inserts_values_into_prompt_of_manual_schedule() {
         assert!(said.code == Some(code) && stderr.contains(says), "{arguments:?}: {:?} {stderr}", said.code);
     }
 }
+
+/// A fleet whose daemon never ran has no rows in its store.
+#[test]
+fn schedule_past_its_end_is_finished_without_a_daemon() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules:
+      over: {type: interval, interval: 1h, end_at: '2020-01-01T00:00:00Z', prompt: Go.}
+      hand: {type: manual, end_at: '2020-01-01T00:00:00Z', prompt: Go.}
+",
+    );
+    let shown = || {
+        let views = scene.json(&["schedule", "list"]);
+        let view = |view: &serde_json::Value| (view["status"].clone(), view["skip_reason"].clone());
+        views.as_array().unwrap().iter().map(view).collect::<Vec<_>>()
+    };
+    let before = shown();
+    scene.start();
+    wait_until("the daemon to finish it", || (shown()[0].0 == "finished").then_some(()));
+    assert_eq!(before, shown());
+}
