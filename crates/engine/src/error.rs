@@ -164,6 +164,11 @@ pub enum FleetError {
     ItemForgotten(WorkItemId),
     #[error("{item} is held by {by}; {}", release_advice(item, by, .needed))]
     ItemHeld { item: WorkItemId, by: String, needed: NeededNames },
+    #[error(
+        "{item} is being claimed for a job by the node {node}, and the job does not exist yet; try again when the claim is \
+         complete"
+    )]
+    ItemBeingClaimed { item: WorkItemId, node: String },
     #[error("{item} cannot be tried again: {why}")]
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]

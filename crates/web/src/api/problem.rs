@@ -217,6 +217,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::CannotFork(_)
             | FleetError::SeveralItems { .. }
             | FleetError::ItemHeld { .. }
+            | FleetError::ItemBeingClaimed { .. }
             | FleetError::ItemRefused { .. }
             | FleetError::ItemNotOffered { .. }
             | FleetError::ItemLeftAlone { .. }
