@@ -279,9 +279,17 @@ impl Inner {
                 }
                 return Ok(Change::Write(ReleaseResult { success: true, message: None }));
             }
-            let message = format!("{id} {}", entry.status);
+            let message = Some(format!("{id} {}", entry.status));
             let success = entry.status == FileStatus::Available;
-            Ok(Change::Leave(ReleaseResult { success, message: Some(message) }))
+            // Only a person gives a reason for an item that is available already. A release that is repeated after a
+            // lost answer is the same release.
+            let is_noted = document.body().contains(&report::release_heading(&holder));
+            if success && options.add_comment && by.is_person() && !is_noted {
+                set_with_creation_time(document, entry, &[])?;
+                document.append(&report::release(options.reason.as_deref(), &holder, now));
+                return Ok(Change::Write(ReleaseResult { success, message }));
+            }
+            Ok(Change::Leave(ReleaseResult { success, message }))
         });
         Ok(released?)
     }
