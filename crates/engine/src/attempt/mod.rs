@@ -126,8 +126,8 @@ impl AttemptTask {
     }
 
     async fn start(&mut self, rules: &Rules) -> Result<(), StartError> {
-        self.clear_folder().await?;
         let stoppable = self.stoppable(rules).await?;
+        stoppable.to_end(self.clear_folder(&stoppable)).await?;
         let session = stoppable.unless_stopped(self.choose_session(rules)).await??;
         self.start_with(rules, session, &stoppable).await
     }
