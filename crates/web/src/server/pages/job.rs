@@ -32,7 +32,8 @@ pub(super) async fn page(
     let followups = followups(&view);
     let elsewhere = view.elsewhere_sentence();
     let elsewhere = elsewhere.as_deref();
-    let runs_elsewhere = view.job.status == JobStatus::Running && view.other_node().is_some();
+    let other_node = view.other_node().map(str::to_owned);
+    let runs_elsewhere = view.job.status == JobStatus::Running && other_node.is_some();
     let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
         view;
     let changes = pages.changes(&job).await?;
@@ -43,7 +44,7 @@ pub(super) async fn page(
         (asks::denied(&denials))
         (prompt_part(&job))
         (hook_runs::part(&hooks))
-        (workspace::part((&job.id, job.status), workspace.as_ref(), changes.as_ref()))
+        (workspace::part((&job.id, job.status), other_node.as_deref(), workspace.as_ref(), changes.as_ref()))
         (output(&job, params.view, &window, elsewhere, runs_elsewhere))
         (fork(&job))
     };
