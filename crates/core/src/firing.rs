@@ -137,7 +137,7 @@ impl Firing<'_> {
             // value.
             Template::parse_lenient(text, variables).0
         };
-        prompt::build_prompt(&template, &context).unwrap_or_else(|_| text.to_owned())
+        prompt::build_prompt(&template, &context)
     }
 }
 

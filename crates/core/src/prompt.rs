@@ -40,20 +40,20 @@ pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: 
 }
 
 /// Renders the template with its values.
-pub fn render(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
-    template.parts(context).map(|parts| outside::assemble(&parts))
+pub fn render(template: &Template, context: &Context<'_>) -> String {
+    outside::assemble(&template.parts(context))
 }
 
 /// Renders the template with its values, followed by the work item if there is one.
-pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
-    let mut parts = template.parts(context)?;
+pub fn build_prompt(template: &Template, context: &Context<'_>) -> String {
+    let mut parts = template.parts(context);
     if let Some(item) = context.work_item {
         if let Some(PromptPart::Own(text)) = parts.last_mut() {
             text.truncate(text.trim_end().len());
         }
         parts.extend(item_parts(item, &context.author.labels().task));
     }
-    Ok(outside::assemble(&parts))
+    outside::assemble(&parts)
 }
 
 fn item_parts(item: &WorkItem, label: &str) -> Vec<PromptPart> {
@@ -100,6 +100,4 @@ pub enum PromptError {
     TooLong { bytes: usize },
     #[error("a prompt has more than {most} placeholders", most = template::MAX_PLACEHOLDERS)]
     TooMany,
-    #[error("line {line}: `{placeholder}` cannot be evaluated: {problem}")]
-    Failed { line: usize, placeholder: String, problem: String },
 }

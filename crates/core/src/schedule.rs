@@ -40,6 +40,8 @@ pub struct ScheduleRecord {
     pub interval_from: Option<Moment>,
     /// Error that prevents it from firing now, else `run_error`.
     pub last_error: Option<String>,
+    /// Failure of its trigger, until the trigger answers again.
+    pub trigger_error: Option<TriggerFailure>,
     /// With a work source: time of the last poll at a due time.
     pub polled_at: Option<Moment>,
     /// With a work source: true if the schedule polls again as soon as its agent has a free place.
@@ -59,6 +61,15 @@ pub struct ScheduleRecord {
     pub pause_boot: Option<BootTime>,
     /// Time since which the config has it with `enabled: false` or not at all; none while the config has it enabled.
     pub absent_since: Option<Timestamp>,
+}
+
+/// The failure of a trigger, for example of each poll of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TriggerFailure {
+    /// Error of the last call of the trigger.
+    pub message: String,
+    /// Time of the first error since the last answer of the trigger.
+    pub since: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -200,14 +211,20 @@ impl ScheduleRecord {
 
     /// Enables the schedule, unless it is active or finished, or a delay that has fired. Returns whether the record has
     /// changed. Due times that passed while the schedule was disabled do not fire: an interval that has run before is
-    /// due one interval later. A trigger with an error starts again. For an active schedule that waits for a probe,
-    /// resets the breaker.
+    /// due one interval later. A trigger with an error starts again, also that of an active schedule. For an active
+    /// schedule that waits for a probe, resets the breaker.
     pub fn enable(&mut self, now: Moment) -> bool {
+        let is_failing = self.clear_trigger_error();
         match self.state {
             _ if self.is_done() => false,
             // The pause has ended, but no probe has completed yet. Now no probe is needed any more.
             ScheduleState::Active if self.breaker_state.pauses > 0 => {
                 self.breaker_state = BreakerState::default();
+                true
+            }
+            // A strategy that follows events holds no credentials, and would lose the events until now.
+            ScheduleState::Active if is_failing && !self.trigger.follows_events() => {
+                self.armed_at = now.wall;
                 true
             }
             ScheduleState::Active | ScheduleState::Finished => false,
@@ -237,6 +254,7 @@ impl ScheduleRecord {
         }
         self.state = off;
         self.waiting = None;
+        self.clear_trigger_error();
         changed
     }
 
@@ -248,6 +266,44 @@ impl ScheduleRecord {
             self.waiting = None;
         }
         on
+    }
+
+    /// Records an error of its trigger, or with `None` that the trigger has answered. Returns whether the record has
+    /// changed.
+    pub fn record_trigger_error(&mut self, error: Option<String>, now: Timestamp) -> bool {
+        let Some(message) = error else { return self.clear_trigger_error() };
+        let before = self.trigger_error.clone();
+        let since = before.as_ref().map_or(now, |before| before.since);
+        let error = TriggerFailure { message, since };
+        if before.as_ref() == Some(&error) {
+            return false;
+        }
+        if before.is_none_or(|before| self.last_error.as_ref() == Some(&before.message)) {
+            self.record_error(Some(error.message.clone()));
+        }
+        self.trigger_error = Some(error);
+        true
+    }
+
+    /// Forgets the error of its trigger, and returns whether there was one. A later error of a run or of a preparation
+    /// stays in `last_error`.
+    pub(crate) fn clear_trigger_error(&mut self) -> bool {
+        let Some(before) = self.trigger_error.take() else { return false };
+        if self.last_error.as_ref() == Some(&before.message) {
+            self.record_error(None);
+        }
+        true
+    }
+
+    /// Makes the trigger try again after an error that stopped the schedule. Returns whether such an error had stopped
+    /// it.
+    pub(crate) fn retry_trigger(&mut self, now: Timestamp) -> bool {
+        let is_stopped = matches!(self.state, ScheduleState::Error { .. }) && self.trigger_error.is_some();
+        if is_stopped {
+            self.state = ScheduleState::Active;
+            self.armed_at = now;
+        }
+        is_stopped
     }
 
     /// Pauses the schedule for its breaker, and returns whether it was active. A schedule that a person disabled stays
@@ -503,6 +559,27 @@ mod tests {
         assert_eq!(schedule.last_error, None);
         assert!(schedule.record_error(Some("away".into())) && schedule.record_error(None));
         assert_eq!(schedule.last_error, None);
+    }
+
+    #[test]
+    fn an_error_of_the_trigger_has_the_time_of_the_first_one() {
+        let mut schedule = record();
+        schedule.record_failure(at(1).into(), "boom".into());
+        let error = |message: &str| Some(TriggerFailure { message: message.to_owned(), since: at(2) });
+        assert!(schedule.record_trigger_error(Some("401".into()), at(2)));
+        assert!(!schedule.record_trigger_error(Some("401".into()), at(3)));
+        assert_eq!((&schedule.trigger_error, schedule.last_error.as_deref()), (&error("401"), Some("401")));
+        assert!(schedule.record_trigger_error(Some("502".into()), at(4)));
+        assert_eq!((&schedule.trigger_error, schedule.last_error.as_deref()), (&error("502"), Some("502")));
+        schedule.record_success(at(5).into());
+        assert_eq!((&schedule.trigger_error, &schedule.last_error), (&error("502"), &None), "it fails still");
+        assert!(schedule.record_trigger_error(None, at(6)) && !schedule.record_trigger_error(None, at(7)));
+        assert_eq!((&schedule.trigger_error, &schedule.last_error), (&None, &None));
+        assert!(!schedule.enable(at(8).into()), "nothing to do");
+        assert!(schedule.record_trigger_error(Some("401".into()), at(9)));
+        assert!(schedule.enable(at(10).into()), "it tries again");
+        let ScheduleRecord { trigger_error, last_error, armed_at, generation, .. } = schedule;
+        assert_eq!((trigger_error, last_error, armed_at, generation), (None, None, at(10), 0));
     }
 
     #[test]

@@ -168,6 +168,11 @@ pub enum FleetError {
     ItemForgotten(WorkItemId),
     #[error("{item} is held by {by}; {}", release_advice(item, by, .needed))]
     ItemHeld { item: WorkItemId, by: String, needed: NeededNames },
+    #[error(
+        "{item} is being claimed for a job by the node {node}, and the job does not exist yet; try again when the claim is \
+         complete"
+    )]
+    ItemBeingClaimed { item: WorkItemId, node: String },
     #[error("{item} cannot be tried again: {why}")]
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
@@ -198,6 +203,13 @@ pub enum FleetError {
          own"
     )]
     UnusedValues,
+    #[error(
+        "`{name}` has a value already, which cowhand sets in every prompt; {}",
+        values_in_words(.schedule, .own)
+    )]
+    ReservedValue { name: String, schedule: String, own: Vec<String> },
+    #[error("the prompt of {schedule} does not use {}; it uses {}", quoted(.unused), names_or_none(.own))]
+    UnknownValues { unused: Vec<String>, schedule: String, own: Vec<String> },
     #[error(
         "an idempotency key has 1 to {MAX_KEY_BYTES} bytes, and this one has {bytes}; use for example a UUID, or the \
          SHA-256 of a longer text"
@@ -378,4 +390,16 @@ pub fn state_folder_advice(error: &io::Error) -> &'static str {
         }
         _ => "",
     }
+}
+/// Describes the names for which a prompt takes values.
+fn values_in_words(schedule: &str, own: &[String]) -> String {
+    format!("the prompt of {schedule} uses {}", names_or_none(own))
+}
+
+fn names_or_none(names: &[String]) -> String {
+    if names.is_empty() { "no values".to_owned() } else { quoted(names) }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

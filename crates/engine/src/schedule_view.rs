@@ -2,11 +2,12 @@
 
 mod notes;
 
+use cowhand_core::duration;
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::plan::next_firings::Outlook;
 use cowhand_core::plan::{LiveState, Missed, Snapshot};
 use cowhand_core::roster::{Agent, Roster, Schedule};
-use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason};
+use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason, TriggerFailure};
 use cowhand_core::shell::schedule_word;
 use cowhand_core::trigger::Driver;
 use jiff::{SignedDuration, Timestamp};
@@ -47,6 +48,9 @@ pub struct ScheduleView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_error: Option<String>,
     pub last_error: Option<String>,
+    /// Failure of its trigger, for example of each poll of a list. It ends when the trigger answers again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_error: Option<TriggerFailure>,
     /// Reason why the schedule does not fire now.
     pub skip_reason: Option<SkipReason>,
     /// Time at which `skip_reason` ends by itself, if the time is known.
@@ -241,6 +245,20 @@ impl ScheduleView {
         Some(format!("{note}; it cannot be prepared, and is retried: {error}"))
     }
 
+    /// Describes the failure of the trigger of an active schedule: since when, the error, and what to do.
+    pub fn failing_trigger(&self, now: Timestamp) -> Option<String> {
+        let TriggerFailure { message, since } = self.trigger_error.as_ref()?;
+        // The trigger of a schedule that is off or paused is not called.
+        if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
+            return None;
+        }
+        let since = duration::from_now(now, *since);
+        Some(format!(
+            "since {since}: {message}; cowhand tries again. After the cause is corrected, for example the token in `.env`, \
+             `cowhand reload` tries again at once"
+        ))
+    }
+
     /// Returns text such as `, and 13 times more since then`; empty if the schedule was due once.
     pub fn due_again_in_words(&self) -> String {
         match self.due_again {
@@ -275,7 +293,8 @@ impl ScheduleView {
                 (ScheduleStatus::Disabled, None)
             }
             ScheduleState::Active | ScheduleState::Finished if is_running => (ScheduleStatus::Running, None),
-            _ if record.is_some_and(|record| record.is_finished(schedule, now)) => {
+            // Without a record, no daemon has loaded the schedule yet.
+            _ if record.map_or_else(|| schedule.is_over(now), |record| record.is_finished(schedule, now)) => {
                 (ScheduleStatus::Finished, None)
             }
             ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
@@ -324,6 +343,7 @@ impl ScheduleView {
                 .filter(|_| preparing)
                 .map(ToOwned::to_owned),
             last_error: trigger_error.or_else(|| record.and_then(|record| record.last_error.clone())),
+            trigger_error: record.and_then(|record| record.trigger_error.clone()),
             skip_reason,
             skip_until: None,
             off_in_file: schedule.disabled_in_file(),

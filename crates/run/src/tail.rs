@@ -135,7 +135,7 @@ impl Tailer {
             first
         };
         // Each checkpoint except the first covers lines of this attempt.
-        let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
+        let unmarked = files.attempt > 1 && at.lines == index.first_lines();
         let mut reader = at.reader;
         reader.set_redactor(&redactor);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;

@@ -91,6 +91,8 @@ pub struct HeldItem {
     pub item: WorkItem,
     pub source: ConfiguredSource,
     pub holder: String,
+    /// Node that claims or has claimed the item.
+    pub node: String,
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
     pub until: Timestamp,
@@ -118,6 +120,11 @@ impl HeldItem {
             ItemState::Closing { closing, .. } => Some(closing),
             ItemState::Claiming | ItemState::Held => None,
         }
+    }
+
+    /// Returns whether the claim for a job is not complete. The job is created when the claim is complete.
+    pub fn is_being_claimed(&self) -> bool {
+        self.state == ItemState::Claiming && self.job().is_some()
     }
 
     /// Returns the job for which the item is claimed; `None` if a person holds the item.
@@ -366,6 +373,7 @@ pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {
         item: row.json_opt("content")?.ok_or_else(|| unreadable("content"))?,
         source: row.json_opt("source")?.ok_or_else(|| unreadable("source"))?,
         holder: row.get("holder")?,
+        node: row.get("node")?,
         agent: row.parse("agent")?,
         schedule: row.parse_opt("schedule")?,
         until: row.time("until")?,

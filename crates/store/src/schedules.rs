@@ -19,14 +19,15 @@ statements! {
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
         armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason, fuse, \
         paused_until, polled_at, fill, fill_count, counted_from, counted_boot, pause_boot, finished, run_error, replay_until, \
-        polled_boot, absent_since) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
-        $23, $24, $25, $26, $27, $28) on conflict (id) do nothing";
+        polled_boot, absent_since, trigger_error) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+        $23, $24, $25, $26, $27, $28, $29) on conflict (id) do nothing";
     REQUEST_FILL = same "update schedules set fill = 1 where id = $1";
     SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
         run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
         last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17, \
         polled_at = $18, fill = $19, fill_count = $20, counted_from = $21, counted_boot = $22, pause_boot = $23, \
-        finished = $24, run_error = $25, replay_until = $26, polled_boot = $27, absent_since = $28 where id = $1";
+        finished = $24, run_error = $25, replay_until = $26, polled_boot = $27, absent_since = $28, trigger_error = $29 \
+        where id = $1";
 }
 
 impl Store {
@@ -60,7 +61,36 @@ impl Store {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
-            schedule.fail(&reason).then_some(Fact::ScheduleError { reason })
+            let failed = schedule.fail(&reason);
+            if failed {
+                schedule.record_trigger_error(Some(reason.clone()), now);
+            }
+            failed.then_some(Fact::ScheduleError { reason })
+        })
+        .await
+    }
+
+    /// Records an error of the trigger of a schedule, or with `None` that the trigger has answered. Only the first error
+    /// after an answer has an event.
+    pub async fn record_trigger_error(
+        &self,
+        id: ScheduleId,
+        error: Option<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut schedule = lock(tx, id).await?;
+                let is_first = schedule.trigger_error.is_none();
+                if !schedule.record_trigger_error(error.clone(), now) {
+                    return Ok(());
+                }
+                save(tx, &schedule).await?;
+                if let Some(message) = error.filter(|_| is_first) {
+                    record(tx, &schedule, Fact::ScheduleDelayed { message }, now);
+                }
+                Ok(())
+            })
         })
         .await
     }
@@ -269,6 +299,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.replay_until,
         schedule.polled_at.and_then(|at| at.boot),
         schedule.absent_since,
+        schedule.trigger_error.as_ref().map(jobs::to_json).transpose()?,
     ])
 }
 
@@ -302,6 +333,7 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         replay_until: row.time_opt("replay_until")?,
         last_run_at: row.time_opt("last_run_at")?,
         last_error: row.get("last_error")?,
+        trigger_error: row.json_opt("trigger_error")?,
         polled_at: row.moment_opt("polled_at", "polled_boot")?,
         fill: row.get::<i64>("fill")? == 1,
         fill_count: row.count("fill_count")?,

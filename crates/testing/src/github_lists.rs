@@ -25,6 +25,8 @@ pub struct FakeListsState {
     pub disappearing_issue: Option<u64>,
     /// Status with which every request is refused.
     pub refuses: Option<u16>,
+    /// The only token that is accepted; unset means every token.
+    pub token: Option<&'static str>,
     /// `(login, permission, role)` of people. The answer for other people is 404.
     pub people: Vec<(&'static str, &'static str, &'static str)>,
     /// Logins in requests about people.
@@ -92,7 +94,10 @@ async fn answer(State(fake_state): State<Arc<Mutex<FakeListsState>>>, request: R
     let about = {
         let mut fake_state = fake_state.lock().unwrap();
         fake_state.requests += 1;
-        if let Some(status) = fake_state.refuses {
+        let given = request.headers().get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
+        let is_accepted = |token: &str| given.is_some_and(|given| given.ends_with(token));
+        let unauthorized = (!fake_state.token.is_none_or(is_accepted)).then_some(401);
+        if let Some(status) = fake_state.refuses.or(unauthorized) {
             fake_state.counted_requests += 1;
             return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
         }

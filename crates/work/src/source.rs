@@ -26,6 +26,13 @@ pub struct Claimant {
     pub until: Timestamp,
 }
 
+impl Claimant {
+    /// Returns whether a person acts, and not a job. The name of such a holder contains the item after an `@`.
+    pub fn is_person(&self) -> bool {
+        self.holder.contains('@')
+    }
+}
+
 /// The fleet and the holder that have claimed an item, as its source states them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimOwner {

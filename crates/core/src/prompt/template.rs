@@ -1,5 +1,7 @@
 //! Templates of prompts: own text and placeholders, checked when the config is loaded.
 
+use std::collections::BTreeSet;
+
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
 use serde_json::Value as Json;
@@ -37,7 +39,6 @@ const QUOTED_VARIABLES: [&str; 7] =
 pub struct Template {
     pieces: Vec<Piece>,
     variables: Variables,
-    lenient: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,30 +55,19 @@ struct Placeholder {
 }
 
 impl Template {
-    /// Parses a template and rejects it if it has a problem, for example a variable that is not known for this kind of
-    /// schedule.
-    pub fn parse(text: &str, variables: Variables) -> Result<Self, PromptError> {
-        let (template, problems) = Self::read(text, variables, false);
-        problems.into_iter().next().map_or(Ok(template), Err)
+    /// Returns all problems of a template, for example a variable that is not known for this kind of schedule.
+    pub fn problems(text: &str, variables: Variables) -> Vec<PromptError> {
+        Self::parse_lenient(text, variables).1
     }
 
-    /// Returns all problems of a template.
-    pub fn problems(text: &str, variables: Variables) -> Vec<PromptError> {
-        Self::read(text, variables, false).1
+    /// Creates a template in which braces have no meaning.
+    pub fn literal(text: &str, variables: Variables) -> Self {
+        Self { pieces: vec![Piece::Text(text.to_owned())], variables }
     }
 
     /// Parses a template without rejecting it: a placeholder with a problem stays as it is written. Returns the
     /// problems too.
     pub fn parse_lenient(text: &str, variables: Variables) -> (Self, Vec<PromptError>) {
-        Self::read(text, variables, true)
-    }
-
-    /// Creates a template in which braces have no meaning.
-    pub fn literal(text: &str, variables: Variables) -> Self {
-        Self { pieces: vec![Piece::Text(text.to_owned())], variables, lenient: true }
-    }
-
-    fn read(text: &str, variables: Variables, lenient: bool) -> (Self, Vec<PromptError>) {
         let (mut pieces, mut problems) = (Vec::new(), Vec::new());
         if text.len() > PROMPT_CAP {
             problems.push(PromptError::TooLong { bytes: text.len() });
@@ -99,7 +89,7 @@ impl Template {
             rest = &inside[length..];
         }
         pieces.push(Piece::Text(rest.to_owned()));
-        (Self { pieces, variables, lenient }, problems)
+        (Self { pieces, variables }, problems)
     }
 
     /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
@@ -111,15 +101,24 @@ impl Template {
         })
     }
 
-    pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<PromptPart>, PromptError> {
+    /// Returns the names that the placeholders use, each once, in the order of the alphabet.
+    pub fn names(&self) -> BTreeSet<String> {
+        let names = |piece: &Piece| match piece {
+            Piece::Text(_) => BTreeSet::new(),
+            Piece::Placeholder(placeholder) => placeholder.names(),
+        };
+        self.pieces.iter().flat_map(names).collect()
+    }
+
+    /// Returns the parts of the rendered prompt. A placeholder that cannot be evaluated stays as it is written.
+    pub(super) fn parts(&self, context: &Context<'_>) -> Vec<PromptPart> {
         let (values, labels) = (context.values(self.variables.exact()), context.author.labels());
         let part = |piece: &Piece| match piece {
-            Piece::Text(text) => Ok(PromptPart::Own(text.clone())),
+            Piece::Text(text) => PromptPart::Own(text.clone()),
             Piece::Placeholder(placeholder) => {
                 match placeholder.evaluate(&values, &labels, context.may_have_outside_text()) {
-                    Ok(value) => Ok(PromptPart::Value(value)),
-                    Err(_) if self.lenient => Ok(PromptPart::Own(placeholder.as_written())),
-                    Err(problem) => Err(problem),
+                    Some(value) => PromptPart::Value(value),
+                    None => PromptPart::Own(placeholder.as_written()),
                 }
             }
         };
@@ -185,11 +184,16 @@ impl Placeholder {
         self.uses(&OUTSIDE_VARIABLES)
     }
 
+    /// Returns the names that the expression uses.
+    fn names(&self) -> BTreeSet<String> {
+        let engine = engine();
+        let expression = engine.compile_expression(&self.expression);
+        expression.map(|found| found.undeclared_variables(true).into_iter().collect()).unwrap_or_default()
+    }
+
     /// Checks whether the expression uses one of these variables, or a part of one.
     fn uses(&self, names: &[&str]) -> bool {
-        let engine = engine();
-        let Ok(expression) = engine.compile_expression(&self.expression) else { return false };
-        expression.undeclared_variables(true).iter().any(|name| {
+        self.names().iter().any(|name| {
             let root = name.split_once('.').map_or(name.as_str(), |(root, _)| root);
             names.contains(&name.as_str()) || names.contains(&root)
         })
@@ -218,14 +222,8 @@ impl Placeholder {
         Ok(())
     }
 
-    fn evaluate(
-        &self,
-        values: &Value,
-        labels: &FenceLabels,
-        others: bool,
-    ) -> Result<PromptValue, PromptError> {
-        let failed =
-            |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
+    /// Returns the value; none if the expression cannot be evaluated, for example because it subtracts from a text.
+    fn evaluate(&self, values: &Value, labels: &FenceLabels, others: bool) -> Option<PromptValue> {
         let engine = engine();
         let answer = engine
             .compile_expression(&self.expression)
@@ -234,11 +232,11 @@ impl Placeholder {
             Ok(value) if value.is_undefined() => Value::from(()),
             Err(error) if error.kind() == ErrorKind::UndefinedError => Value::from(()),
             Ok(value) => value,
-            Err(error) => return Err(failed(problem_of(&error))),
+            Err(_) => return None,
         };
-        let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
+        let json = serde_json::to_value(&value).ok()?;
         let (text, name) = (printed(&json), self.expression.trim());
-        Ok(if TASK_VARIABLES.contains(&name) {
+        Some(if TASK_VARIABLES.contains(&name) {
             PromptValue::block(&text, &labels.task)
         } else if name == RESULT_VARIABLE {
             PromptValue::block(&text, &labels.other)

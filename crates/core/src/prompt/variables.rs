@@ -72,6 +72,12 @@ impl Variables {
         }
     }
 
+    /// Returns whether cowhand itself sets the value of this name, so that no value of a person replaces it.
+    pub fn is_reserved(&self, name: &str) -> bool {
+        let root = |known: &&str| known.split_once('.').map_or(*known, |(root, _)| root) == name;
+        self.exact.iter().any(root) || self.open.contains(&name)
+    }
+
     pub(super) fn exact(&self) -> &[&'static str] {
         &self.exact
     }

@@ -26,6 +26,7 @@ impl ScheduleRecord {
             last_run_at: None,
             interval_from: None,
             last_error: None,
+            trigger_error: None,
             polled_at: None,
             fill: false,
             fill_count: 0,
@@ -39,13 +40,14 @@ impl ScheduleRecord {
     }
 
     /// Updates the record after the config was loaded again, and returns whether the record has changed. A changed
-    /// trigger is armed again: a delay that has fired gets its new time, and a trigger with an error may try again. A
-    /// schedule that a person disabled stays disabled.
+    /// trigger is armed again: a delay that has fired gets its new time. A trigger with an error tries again even if it
+    /// has not changed, because its credentials may have changed. A schedule that a person disabled stays disabled.
     pub fn reload(&mut self, schedule: &Schedule, now: Timestamp) -> bool {
         let returned = self.load_presence(schedule.enabled, now);
         if self.trigger == schedule.trigger {
-            return returned;
+            return self.retry_trigger(now) | returned;
         }
+        self.clear_trigger_error();
         self.trigger = schedule.trigger.clone();
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
@@ -161,5 +163,18 @@ mod tests {
         record.state = ScheduleState::Error { reason: "no such repository".into() };
         assert!(record.reload(&schedule(r#"{"type":"cron","expression":"@hourly"}"#), at(10)));
         assert_eq!(record.state, ScheduleState::Active);
+    }
+
+    #[test]
+    fn a_reload_tries_a_trigger_again_that_stopped_because_of_an_error() {
+        let issues = schedule(r#"{"type":"github_issues","owner":"o","repo":"r"}"#);
+        let mut record = ScheduleRecord::new(&agent(), &issues, at(0));
+        assert!(record.fail("it seems to be renamed"));
+        assert!(!record.reload(&issues, at(1)), "a person has to decide");
+        record.state = ScheduleState::Active;
+        assert!(record.fail("no token") && record.record_trigger_error(Some("no token".into()), at(2)));
+        assert!(record.reload(&issues, at(3)));
+        assert_eq!((record.state.clone(), record.armed_at), (ScheduleState::Active, at(3)));
+        assert!(!record.reload(&issues, at(4)));
     }
 }

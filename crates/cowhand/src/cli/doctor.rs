@@ -74,7 +74,9 @@ impl DoctorArgs {
         // remedy.
         let is_new =
             |stopped: &Finding| !findings.iter().any(|known| !known.ok && known.what == stopped.what);
-        let stopped: Vec<Finding> = views.iter().filter_map(stopped_schedule).filter(is_new).collect();
+        let failing = views.iter().filter_map(|view| failing_trigger(view, Timestamp::now()));
+        let stopped: Vec<Finding> =
+            views.iter().filter_map(stopped_schedule).chain(failing).filter(is_new).collect();
         findings.extend(stopped);
         if self.json {
             print::json(&findings);
@@ -130,6 +132,13 @@ fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
 fn empty_adoption(view: &ScheduleView) -> Option<Finding> {
     let what = format!("schedule {}/{}", view.agent, view.schedule);
     Some(Finding { warning: true, ..Finding::works(what, view.adopt_note.clone()?) })
+}
+
+/// Reports an active schedule whose trigger fails.
+fn failing_trigger(view: &ScheduleView, now: Timestamp) -> Option<Finding> {
+    let why = view.failing_trigger(now).filter(|_| view.off_in_file.is_none())?;
+    let what = format!("schedule {}/{}", view.agent, view.schedule);
+    Some(Finding::of(what, Err(format!("its trigger fails, {why}"))))
 }
 
 /// Reports a schedule that an error has stopped.

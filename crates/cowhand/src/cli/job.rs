@@ -117,8 +117,19 @@ pub(super) async fn wait_for_end(
 ) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
-        logs::follow_output(client, id, true, |_| {}).await?;
-        follow::get(client, &format!("jobs/{id}")).await
+        let followed = logs::follow_output(client, id, true, |_| {}).await;
+        // The output of a job on another node cannot be followed.
+        let is_elsewhere = followed.as_ref().is_err_and(|failure| failure.has_exit(Exit::Refused));
+        if !is_elsewhere {
+            followed?;
+        }
+        loop {
+            let job: JobRecord = follow::get(client, &format!("jobs/{id}")).await?;
+            if !is_elsewhere || !matches!(job.status, JobStatus::Pending | JobStatus::Running) {
+                return Ok(job);
+            }
+            tokio::time::sleep(WAIT_POLL_INTERVAL).await;
+        }
     };
     let end = Box::pin(async {
         tokio::select! {

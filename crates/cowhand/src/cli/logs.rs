@@ -63,7 +63,11 @@ impl LogsArgs {
                 format!("{id} continues; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
             let output = async {
                 tokio::select! {
-                    output = follow_output(client, &id, follow, show) => output,
+                    // If all output is on another node, the error is reported after the summary.
+                    output = follow_output(client, &id, follow, show) => match output {
+                        Err(failure) if failure.has_exit(Exit::Refused) => Ok(()),
+                        output => output,
+                    },
                     () = started_elsewhere(client, &id), if follow => Ok(()),
                 }
             };

@@ -146,7 +146,7 @@ fn asks_line(asks: usize) -> Option<String> {
 }
 
 /// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
-/// it is starved, it can never fire, or its firing cannot be prepared, even if the schedule is turned off. Schedules
+/// its trigger fails, it is starved, it can never fire, or its firing cannot be prepared, even if the schedule is turned off. Schedules
 /// over the same budget share one line. A schedule that missed a firing gets a further line. Parked providers are not
 /// among these lines.
 fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
@@ -178,6 +178,13 @@ fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
             (status, ..) if let Some(why) = unprepared => {
                 let what = if status == ScheduleStatus::Disabled { "turned off" } else { "not prepared" };
                 format!("{}: {name}: {why}", print::styled(what, print::ODD))
+            }
+            _ if let Some(why) = view.failing_trigger(now) => {
+                format!(
+                    "{}: {name}, {}",
+                    print::styled("trigger fails", print::ODD),
+                    print::one_line(&why, 600)
+                )
             }
             _ if let Some(never) = &view.never_fires => {
                 format!("{}: {name}: {never}", print::styled("can never fire", print::ODD))

@@ -1,5 +1,6 @@
 //! `cowhand trigger`: creates a job now.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
@@ -50,6 +51,10 @@ impl TriggerArgs {
         // With a unique key, the firing can be found before it has a job.
         let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
         let idempotency_key = idempotency_key.or(own_key);
+        let mut names = HashSet::new();
+        if let Some((name, _)) = values.iter().find(|(name, _)| !names.insert(name)) {
+            return Err(Failure::new(Exit::Usage, format!("the value of `{name}` is given twice")));
+        }
         let (prompt, values) = (prompt.read()?, values.into_iter().collect());
         let request =
             fleet::TriggerRequest { schedule, prompt, values, idempotency_key, from_dashboard: false };

@@ -255,7 +255,14 @@ fn describe_state(
     if let Some(note) = &view.adopt_note {
         lines.push(with_full_stop(&print::one_line(note, 400)));
     }
-    if let Some(error) = &view.last_error {
+    let failing = view.failing_trigger(now);
+    if let Some(why) = &failing {
+        lines.push(format!("Its trigger fails, {}", with_full_stop(&print::one_line(why, 900))));
+    }
+    let is_shown = |error: &&String| {
+        failing.is_some() && view.trigger_error.as_ref().is_some_and(|shown| shown.message == **error)
+    };
+    if let Some(error) = view.last_error.as_ref().filter(|error| !is_shown(error)) {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
             _ if view.prepare_error.is_some() => "Its firing cannot be prepared, and is retried",

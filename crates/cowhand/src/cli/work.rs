@@ -286,6 +286,7 @@ fn given_up(why: &GivenUp) -> String {
 fn status(view: &ItemView) -> String {
     match (view.held_by.as_ref().or(view.claimed_by.as_ref()), view.status) {
         (_, ItemStatus::GivenUp) => "given up".to_owned(),
+        _ if let Some(node) = &view.claiming_on => format!("being claimed by {}", one_line(node, 80)),
         (Some(holder), ItemStatus::Claimed) => {
             let person = holder.strip_suffix(&format!("@{}", view.item.id));
             format!("claimed by {}", one_line(person.unwrap_or(holder), 80))

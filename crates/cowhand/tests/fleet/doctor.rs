@@ -112,7 +112,8 @@ fn doctor_reports_schedules_that_an_error_stops() {
     });
 }
 
-/// The cause is gone and the schedule is still stopped: `doctor` names the command that starts it.
+/// The cause is gone and the schedule is still stopped: `doctor` names the command that starts it. A daemon would start
+/// it when it loads the config.
 #[test]
 fn doctor_names_command_for_stopped_schedule() {
     let scene = Scene::with(STOPPED);
@@ -120,8 +121,8 @@ fn doctor_names_command_for_stopped_schedule() {
     wait_until("the error", || {
         (scene.json(&["schedule", "show", "a/issues"])["status"] == "error").then_some(())
     });
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
     scene.write(".env", "NOT_SET_TOKEN=ghp_12345678901234567890\n");
-    assert_eq!(scene.run(&["reload"]).code, Some(0));
     let path = std::env::var("PATH").unwrap();
     let found = finding(&scene, &path, None, "schedule a/issues");
     let detail = found["detail"].as_str().unwrap();

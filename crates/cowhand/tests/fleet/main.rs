@@ -53,6 +53,7 @@ mod start;
 mod stopped;
 mod tables;
 mod terminal;
+mod trigger_errors;
 mod unstarted;
 mod views;
 mod waits;

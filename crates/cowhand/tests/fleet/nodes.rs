@@ -6,6 +6,7 @@ use cowhand_testing::postgres::Postgres;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
+use super::api::ask;
 use super::{Scene, wait_until};
 
 /// An agent that writes one line, and ends when there is a file `go`.
@@ -43,6 +44,11 @@ fn output_of_another_node_is_not_claimed_to_be_missing() {
         let refused = here.run(arguments);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains(&node), "{}", refused.stderr);
+    }
+    for path in [format!("jobs/{job}/output"), format!("jobs/{job}/output?follow=1")] {
+        let answer = ask(&here, "GET", &path, "");
+        assert!(answer.contains("409 Conflict") && answer.contains(&node), "{answer}");
+        assert!(answer.contains(&format!("cowhand logs {job}")), "{answer}");
     }
     there.write("go", "");
     wait_until("the end", || (there.job(&job)["status"] == "completed").then_some(()));

@@ -65,3 +65,22 @@ fn release_of_given_up_item_notes_its_reason() {
     let events = scene.run(&["events", "--audit"]).stdout;
     assert!(events.contains("The server is back."), "{events}");
 }
+
+/// The reason is not lost if the item is available already.
+#[test]
+fn release_of_available_item_notes_its_reason() {
+    let scene = scene();
+    scene.start();
+    let before = read(&scene, "one");
+    let released = scene.run(&["work", "release", "files-one", "--reason", "Look at the log first."]);
+    assert_eq!(released.code, Some(0), "{}", released.stderr);
+    let file = read(&scene, "one");
+    assert!(file.ends_with("\n\nLook at the log first.\n"), "{file}");
+    assert!(file.contains("## Released by "), "{file}");
+    let events = scene.run(&["events", "--audit"]).stdout;
+    assert!(events.contains("Look at the log first."), "{events}");
+    let before_two = read(&scene, "two");
+    assert_eq!(scene.run(&["work", "release", "files-two"]).code, Some(0));
+    assert_eq!(read(&scene, "two"), before_two, "without a reason, nothing is written");
+    assert_ne!(before, file);
+}

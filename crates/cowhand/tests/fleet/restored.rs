@@ -84,3 +84,14 @@ fn job_running_at_backup_keeps_outcome_after_restore() {
         }
     }
 }
+
+/// A job that is created while the backup is made is not in the copy of the store, so its output is left out.
+#[test]
+fn backup_has_output_only_of_its_jobs() {
+    let scene = Scene::started();
+    scene.run(&["trigger", "worker", "--wait"]);
+    let later = scene.root.join(".cowhand/jobs/job-2026-01-05-abc123.jsonl");
+    fs::write(later, "{\"type\":\"assistant\",\"content\":\"later\"}\n").unwrap();
+    let counts = scene.json(&["backup", "saved.db"]);
+    assert_eq!((&counts["jobs"], &counts["outputs"]), (&1.into(), &1.into()), "{counts}");
+}

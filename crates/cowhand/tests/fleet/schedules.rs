@@ -214,6 +214,8 @@ fn trigger_inserts_values_into_prompt_of_manual_schedule() {
     command: [cat]
     schedules:
       s: {type: manual, prompt: 'Fix {{ issue }} in {{ place }}.'}
+      plain: {type: manual, prompt: Go.}
+      whole: {type: manual, prompt: 'All: {{ metadata }}.'}
       timed: {type: cron, cron: 0 3 * * *, prompt: Go.}
 ",
     );
@@ -221,15 +223,54 @@ fn trigger_inserts_values_into_prompt_of_manual_schedule() {
     let values = ["--value", "issue=42", "--value", "place=the old = sign"];
     let job = scene.json(&[&["trigger", "a", "s"], &values[..]].concat());
     assert_eq!(job["prompt"], "Fix 42 in the old = sign.");
+    let job = scene.json(&["trigger", "a", "whole", "--value", "any=1"]);
+    assert!(job["prompt"].as_str().unwrap().contains("any"), "`metadata` contains every value: {job}");
     for (arguments, code, says) in [
         (&["trigger", "a", "timed"][..], 2, "only into the prompt of a `manual` schedule"),
         (&["trigger", "a"], 2, "only into the prompt of a `manual` schedule"),
         (&["trigger", "a", "s", "-p", "Own."], 2, "give no prompt of your own"),
         (&["trigger", "a", "s", "--value", "issue"], 2, "write NAME=VALUE"),
         (&["trigger", "a", "s", "--value", "a.b=1"], 2, "letters, digits and `_`"),
+        (&["trigger", "a", "s", "--value", "issue=43"], 2, "the value of `issue` is given twice"),
+        (&["trigger", "a", "s", "--value", "date=today"], 2, "`date` has a value already"),
+        (&["trigger", "a", "s", "--value", "metadata=x"], 2, "`metadata` has a value already"),
+        (
+            &["trigger", "a", "s", "--value", "ticket=43"],
+            2,
+            "the prompt of a/s does not use `ticket`; it uses `issue`, `place`",
+        ),
+        (
+            &["trigger", "a", "plain", "--value", "x=1"],
+            2,
+            "the prompt of a/plain does not use `x`, `issue`, `place`; it uses no values",
+        ),
     ] {
         let said = scene.run(&[arguments, &values[..]].concat());
         let stderr = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.code == Some(code) && stderr.contains(says), "{arguments:?}: {:?} {stderr}", said.code);
     }
+}
+
+/// A fleet whose daemon never ran has no rows in its store.
+#[test]
+fn schedule_past_its_end_is_finished_without_a_daemon() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules:
+      over: {type: interval, interval: 1h, end_at: '2020-01-01T00:00:00Z', prompt: Go.}
+      hand: {type: manual, end_at: '2020-01-01T00:00:00Z', prompt: Go.}
+",
+    );
+    let shown = || {
+        let views = scene.json(&["schedule", "list"]);
+        let view = |view: &serde_json::Value| (view["status"].clone(), view["skip_reason"].clone());
+        views.as_array().unwrap().iter().map(view).collect::<Vec<_>>()
+    };
+    let before = shown();
+    scene.start();
+    wait_until("the daemon to finish it", || (shown()[0].0 == "finished").then_some(()));
+    assert_eq!(before, shown());
 }

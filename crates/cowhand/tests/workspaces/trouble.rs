@@ -50,6 +50,21 @@ fn job_fails_with_reason_if_workspace_cannot_be_created() {
     }
 }
 
+/// An attempt whose `setup` fails has no output of its own, and is separated from the previous attempt.
+#[test]
+fn logs_separate_attempts_whose_setup_failed() {
+    let failing = json!({
+        "isolation": {"kind": "worktree", "setup": ["sh", "-c", "echo no such luck >&2; exit 3"]},
+        "retry": {"max_attempts": 2, "backoff": "1s"},
+    });
+    let scene = Scene::started("echo ran", &failing);
+    let job = scene.run();
+    let logs = scene.command(&["logs", job["id"].as_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8(logs.stdout).unwrap();
+    assert_eq!(said.matches("── attempt 2 (attempt 1 failed: ").count(), 1, "{said}");
+    assert!(said.contains("no such luck"), "{said}");
+}
+
 #[test]
 fn setup_runs_before_agent_and_can_be_cancelled() {
     let setup = "echo ready > setup-was-here; echo $COWHAND_JOB_ID >> setup-was-here";

@@ -1,5 +1,7 @@
 //! Follows a launched attempt until it ends: reads its output, records its usage and enforces its limits.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -164,6 +166,24 @@ impl AttemptTask {
         let tail = Tailer::open(files, reader, self.redactor(rules), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         Ok(Output { tail, log, config })
+    }
+
+    /// Writes the line that separates an attempt that was not launched from the previous attempt.
+    pub(super) async fn mark_in_output(&self, rules: &Rules) {
+        if self.job.attempts() < 2 {
+            return;
+        }
+        let marked = async {
+            DirBuilder::new().recursive(true).mode(0o700).create(self.attempt().folder())?;
+            let mut output = self.open_output(rules, false).await?;
+            output.tail.begin(self.now())?;
+            output.tail.advance(self.now(), &mut |_| {})?;
+            output.log(&self.job);
+            anyhow::Ok(())
+        };
+        if let Err(error) = marked.await {
+            warn!(job = %self.job.id(), "cannot write the line before the attempt to its output: {error:#}");
+        }
     }
 
     /// Reads the rest of the output of an attempt whose processes have ended, and decides what follows.

@@ -99,11 +99,11 @@ impl AttemptTask {
             stage = match stage {
                 Stage::Start => {
                     let started = Box::pin(self.start(&rules)).await;
-                    self.after_start(started)
+                    self.stage_after_start(started, &rules).await
                 }
                 Stage::StartWithoutSession => {
                     let started = Box::pin(self.start_without_session(&rules)).await;
-                    self.after_start(started)
+                    self.stage_after_start(started, &rules).await
                 }
                 Stage::Follow => Box::pin(self.follow_to_end(&rules)).await,
                 Stage::Settle(settlement) => return self.settle(settlement, &rules).await,
@@ -126,8 +126,8 @@ impl AttemptTask {
     }
 
     async fn start(&mut self, rules: &Rules) -> Result<(), StartError> {
-        self.clear_folder().await?;
         let stoppable = self.stoppable(rules).await?;
+        stoppable.to_end(self.clear_folder(&stoppable)).await?;
         let session = stoppable.unless_stopped(self.choose_session(rules)).await??;
         self.start_with(rules, session, &stoppable).await
     }
@@ -192,6 +192,16 @@ impl AttemptTask {
         }
         info!(%job, agent = %self.job.agent(), attempt = number, "started");
         Ok(())
+    }
+
+    /// Returns the next stage. An attempt that ends without a launch has no tailer, so the line that separates it from
+    /// the previous attempt is written here.
+    async fn stage_after_start(&self, started: Result<(), StartError>, rules: &Rules) -> Stage {
+        let stage = self.after_start(started);
+        if matches!(stage, Stage::Settle(_)) {
+            self.mark_in_output(rules).await;
+        }
+        stage
     }
 
     /// Decides what the result of a start means for the job. Only this function decides it.

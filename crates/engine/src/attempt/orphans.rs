@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cowhand_core::id::JobId;
@@ -132,7 +133,7 @@ impl Orphan {
     pub(crate) async fn end(self) {
         let (job, attempt) = (&self.job, &self.attempt);
         warn!(%job, attempt = attempt.name(), "the attempt runs without a lease; ending it");
-        if end(attempt).await {
+        if end(attempt, &AtomicBool::default()).await {
             info!(%job, attempt = attempt.name(), "ended an attempt without a lease");
             attempt.on_blocking_thread(remove_files).await;
         } else {
@@ -147,14 +148,17 @@ impl Drop for Orphan {
     }
 }
 
-/// Ends an attempt, and returns whether all its processes have ended.
-pub(super) async fn end(attempt: &Attempt) -> bool {
-    let kill_at = Instant::now() + STOP_TIMEOUT;
-    let give_up_at = kill_at + PROCESSES_END_TIMEOUT;
+/// Ends an attempt, and returns whether all its processes have ended. Its processes have [`STOP_TIMEOUT`] before they
+/// are killed, but only until `is_urgent` is set.
+pub(super) async fn end(attempt: &Attempt, is_urgent: &AtomicBool) -> bool {
+    let mut kill_at = Instant::now() + STOP_TIMEOUT;
     let mut was_asked = false;
     loop {
         let now = Instant::now();
-        let by_force = now >= kill_at;
+        if is_urgent.load(Ordering::Relaxed) {
+            kill_at = kill_at.min(now);
+        }
+        let (by_force, give_up_at) = (now >= kill_at, kill_at + PROCESSES_END_TIMEOUT);
         let step = attempt.on_blocking_thread(move |attempt| {
             step(attempt, &mut was_asked, by_force).map(|has_ended| (has_ended, was_asked))
         });
@@ -194,5 +198,31 @@ fn remove_files(attempt: &Attempt) {
     let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.remove_output() };
     if let Err(error) = attempt.remove_private_files().and_then(|()| output()) {
         warn!(attempt = attempt.name(), "cannot remove its private files and raw output: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    /// The lock of the attempt is never released, as if its keeper did not end.
+    #[tokio::test(start_paused = true)]
+    async fn processes_have_less_time_if_the_preparation_has_to_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let job: JobId = "job-2026-01-05-aaaaaa".parse().unwrap();
+        let attempt = Attempt::new(folder.path(), &job, 1);
+        fs::create_dir_all(attempt.folder()).unwrap();
+        let lock = File::create(attempt.folder().join("lock")).unwrap();
+        lock.lock().unwrap();
+        for (is_urgent, expected) in
+            [(false, STOP_TIMEOUT + PROCESSES_END_TIMEOUT), (true, PROCESSES_END_TIMEOUT)]
+        {
+            let began = Instant::now();
+            assert!(!end(&attempt, &AtomicBool::new(is_urgent)).await);
+            let took = began.elapsed();
+            assert!(took >= expected && took < expected + Duration::from_secs(1), "{is_urgent}: {took:?}");
+        }
     }
 }

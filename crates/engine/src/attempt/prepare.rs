@@ -39,15 +39,16 @@ const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You
 
 impl AttemptTask {
     /// Ends and removes an attempt with the same number that the store does not know. Such an attempt was started after
-    /// the backup from which the store was restored.
-    pub(super) async fn clear_folder(&self) -> Result<(), CannotStart> {
+    /// the backup from which the store was restored. If the preparation has to end, its processes are killed at once.
+    pub(super) async fn clear_folder(&self, stoppable: &Stoppable) -> Result<(), StartError> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {
             return Ok(());
         }
         warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
-        orphans::end(&attempt).await;
-        attempt.on_blocking_thread(Attempt::clear).await.map_err(CannotStart::FolderNotCleared)
+        orphans::end(&attempt, &stoppable.flag()).await;
+        let cleared = attempt.on_blocking_thread(Attempt::clear).await;
+        Ok(cleared.map_err(CannotStart::FolderNotCleared)?)
     }
 
     /// Prepares everything that the keeper needs, and runs `setup`. If this fails, the keeper is not started.

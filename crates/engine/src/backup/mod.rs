@@ -67,9 +67,15 @@ async fn make_in(
     let mut backup = BackupFile::open(&path).await?;
     backup.add_table().await?;
     if with_output {
+        // A job that was created after the copy of the store was made has output, too. It is not part of the backup.
+        let jobs = backup.known_rows().await?.jobs;
         backup.begin().await?;
         for entry in files::entries(&state.jobs())? {
-            add_output(&mut backup, &entry?.path()).await?;
+            let path = entry?.path();
+            let job = path.file_stem().and_then(|stem| stem.to_str());
+            if job.is_some_and(|job| jobs.contains(job)) {
+                add_output(&mut backup, &path).await?;
+            }
         }
         backup.commit().await?;
     }

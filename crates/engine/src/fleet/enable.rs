@@ -45,8 +45,8 @@ impl Fleet {
         Ok(was_on)
     }
 
-    /// Finds a schedule. If the schedule has stopped because of an error, reads the config and `.env` again first,
-    /// because a person may have just corrected them, and changes of files are noticed with a delay.
+    /// Finds a schedule. If its trigger fails, or the schedule has stopped because of an error, reads the config and
+    /// `.env` again first, because a person may have just corrected them, and changes of files are noticed with a delay.
     async fn find_with_current_files(
         &self,
         agent: &AgentName,
@@ -54,7 +54,9 @@ impl Fleet {
     ) -> Result<Schedule, FleetError> {
         let configured = self.find(agent, schedule).await?;
         let record = self.store().schedule(configured.id).await?;
-        let is_stopped = record.is_some_and(|record| matches!(record.state, ScheduleState::Error { .. }));
+        let is_stopped = record.is_some_and(|record| {
+            record.trigger_error.is_some() || matches!(record.state, ScheduleState::Error { .. })
+        });
         if !is_stopped || self.config.is_none() {
             return Ok(configured);
         }

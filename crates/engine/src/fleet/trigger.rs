@@ -1,8 +1,11 @@
 //! Jobs that somebody requests: a firing of a schedule, a job of an agent without a schedule, a retry and a fork.
 
+use std::collections::BTreeSet;
+
 use cowhand_core::firing;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
+use cowhand_core::prompt::{self, Template, Variables};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringContext, FiringKey, MAX_KEY_BYTES, Occurrence, TriggerConfig};
@@ -72,14 +75,36 @@ pub struct JobChanges {
 
 impl TriggerRequest {
     /// Refuses values that no prompt uses: only the prompt of a `manual` schedule has names for them, and a prompt that
-    /// a person gives is used literally.
-    fn check_values(&self, schedule: Option<&Schedule>) -> Result<(), FleetError> {
-        let is_manual = schedule.is_some_and(|schedule| matches!(schedule.trigger, TriggerConfig::Manual {}));
-        if self.values.is_empty() || (is_manual && self.prompt.is_none()) {
-            Ok(())
-        } else {
-            Err(FleetError::UnusedValues)
+    /// a person gives is used literally. Also refuses values of names that cowhand sets itself.
+    fn check_values(&self, agent: &Agent, schedule: Option<&Schedule>) -> Result<(), FleetError> {
+        if self.values.is_empty() {
+            return Ok(());
         }
+        let is_manual = |schedule: &&Schedule| matches!(schedule.trigger, TriggerConfig::Manual {});
+        let schedule = schedule.filter(is_manual).filter(|_| self.prompt.is_none());
+        let schedule = schedule.ok_or(FleetError::UnusedValues)?;
+        let text = prompt::choose(None, schedule.prompt.as_deref(), agent.default_prompt.as_deref());
+        let has_items = schedule.work_source.is_some() || agent.work_source.is_some();
+        let variables = Variables::of(schedule.trigger.type_name(), has_items);
+        let used = Template::parse_lenient(text, variables.clone()).0.names();
+        let of_schedule = format!("{}/{}", agent.name, schedule.name);
+        // `metadata` contains all values.
+        let own = |name: &String| match name.strip_prefix("metadata.") {
+            Some(name) => Some(name.to_owned()),
+            None => (!variables.is_reserved(name)).then(|| name.clone()),
+        };
+        let own: BTreeSet<String> = used.iter().filter_map(own).collect();
+        let is_reserved = |name: &&String| variables.is_reserved(name) && !own.contains(*name);
+        if let Some(name) = self.values.keys().find(is_reserved) {
+            let (name, own) = (name.clone(), own.into_iter().collect());
+            return Err(FleetError::ReservedValue { name, schedule: of_schedule, own });
+        }
+        let is_unused = |name: &&String| !own.contains(*name) && !used.contains("metadata");
+        let unused: Vec<String> = self.values.keys().filter(is_unused).cloned().collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        Err(FleetError::UnknownValues { unused, schedule: of_schedule, own: own.into_iter().collect() })
     }
 
     fn firing_context(&self, key: &FiringKey) -> FiringContext {
@@ -105,7 +130,7 @@ impl Fleet {
             Some(name) => Some(self.schedule_of(agent, name).await?),
             None => None,
         };
-        trigger.check_values(schedule)?;
+        trigger.check_values(agent, schedule)?;
         let triggered = match schedule {
             Some(schedule) => self.fire(agent, schedule, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),

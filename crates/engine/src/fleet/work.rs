@@ -49,7 +49,7 @@ impl Fleet {
             | TakeResult::TooOften { .. }
             | TakeResult::OfferedAgain
             | TakeResult::Released => {
-                if let Some(error) = undelivered_error(&view) {
+                if let Some(error) = undelivered_error(&view).or_else(|| being_claimed_error(&view)) {
                     return Err(error);
                 }
                 let holder = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
@@ -90,7 +90,7 @@ impl Fleet {
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(&queue, id, options).await;
         }
-        if let Some(error) = done_error(&view) {
+        if let Some(error) = done_error(&view).or_else(|| being_claimed_error(&view)) {
             return Err(error);
         }
         let was_available = view.status == ItemStatus::Available;
@@ -134,6 +134,9 @@ impl Fleet {
     /// Offers a given-up item again, and resets the count of its failures to zero.
     pub async fn retry_item(&self, id: &WorkItemId, scope: ItemScope<'_>) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope).await?;
+        if let Some(error) = being_claimed_error(&view) {
+            return Err(error);
+        }
         match view.held_by {
             Some(holder) if view.status == ItemStatus::Closing => {
                 let why = format!(
@@ -194,7 +197,7 @@ impl Fleet {
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, scope).await?;
-        if let Some(error) = done_error(&view) {
+        if let Some(error) = done_error(&view).or_else(|| being_claimed_error(&view)) {
             return Err(error);
         }
         let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
@@ -401,6 +404,12 @@ impl Fleet {
 /// Returns the error for an item that somebody in this fleet holds.
 fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
     FleetError::ItemHeld { item: id.clone(), by: holder, needed: queue.needed.clone() }
+}
+
+/// Returns the error for an item whose claim for a job is in progress. Returns `None` for other items.
+fn being_claimed_error(view: &ItemView) -> Option<FleetError> {
+    let node = view.claiming_on.clone()?;
+    Some(FleetError::ItemBeingClaimed { item: view.item.id.clone(), node })
 }
 
 /// Returns the error for an item that is completed. Returns `None` for other items.

@@ -70,6 +70,9 @@ pub struct ItemView {
     pub status: ItemStatus,
     /// Holder of the item in this fleet: a job or a person.
     pub held_by: Option<String>,
+    /// Node of this fleet that claims the item for a job now. The claim is not complete, so the job does not exist yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claiming_on: Option<String>,
     /// Holder according to the source, as `FLEET/HOLDER`, if nobody in this fleet holds the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
@@ -399,10 +402,11 @@ impl Queue {
             Some(ItemState::Closing { last_error, .. }) => (ItemStatus::Closing, last_error.clone()),
         };
         let releasing = row.is_some_and(|held| matches!(held.closing(), Some(Closing::Release(_))));
-        let held_by = row.map(|held| held.holder.clone());
+        let claiming_on = row.filter(|held| held.is_being_claimed()).map(|held| held.node.clone());
+        let held_by = row.filter(|_| claiming_on.is_none()).map(|held| held.holder.clone());
         let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
         let given_up = given_up.map(|why| GivenUp { to_trigger: self.to_trigger.clone(), ..why });
-        let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
+        let is_foreign = status == ItemStatus::Claimed && row.is_none();
         let owner = is_foreign.then(|| self.source.claim_owner(&item)).flatten();
         let claimed_by = owner.map(|ClaimOwner { fleet, holder }| format!("{fleet}/{holder}"));
         let (agents, queue, needed) = (self.agents.clone(), self.name.clone(), self.needed.clone());
@@ -410,6 +414,7 @@ impl Queue {
             item,
             status,
             held_by,
+            claiming_on,
             claimed_by,
             agents,
             last_error,

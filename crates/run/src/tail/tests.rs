@@ -266,7 +266,7 @@ fn an_attempt_without_output_is_marked_once() {
     let files = AttemptFiles::new();
     files.write("stdout", "said\n");
     files.open_as(2).advance(now(), &mut quiet).unwrap();
-    assert_eq!(files.messages(), [text("said")], "no earlier attempt has output");
+    assert_eq!(files.messages(), [border, text("said")], "an earlier attempt had no output");
 }
 
 #[test]

@@ -43,6 +43,7 @@ macro_rules! migrations {
             28 "0028_" "absent_since",
             29 "0029_" "long_paths",
             30 "0030_" "store_identity",
+            31 "0031_" "trigger_error",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

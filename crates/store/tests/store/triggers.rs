@@ -1,7 +1,7 @@
 //! The verbs of triggers: lists, cursors, schedules that trigger each other, and triggers that give up.
 
 use cowhand_core::event::Event;
-use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
+use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason, TriggerFailure};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{Decision, Fired, NewFiring};
 
@@ -13,6 +13,7 @@ on_both! {
     a_cursor_moves_with_the_firing,
     a_chain_of_firings_is_counted,
     a_trigger_that_gave_up_is_enabled_again,
+    an_error_of_a_trigger_has_one_event,
 }
 
 async fn a_listed_item_fires_once_and_again_after_it_comes_back(db: TestDb) {
@@ -120,6 +121,20 @@ async fn a_trigger_that_gave_up_is_enabled_again(db: TestDb) {
     assert!(!store.fail_schedule(schedule, "again".into(), at(2)).await.unwrap());
     let error = ScheduleState::Error { reason: "no such folder".into() };
     assert_eq!(store.schedules().await.unwrap()[0].state, error);
+    let stopped = &store.schedules().await.unwrap()[0];
+    assert_eq!(stopped.trigger_error.as_ref().map(|error| error.since), Some(at(1)));
     assert!(store.enable(schedule, at(3)).await.unwrap());
     assert_eq!(event_types(&store).await, ["schedule:delayed", "schedule:error", "schedule:enabled"]);
+}
+
+async fn an_error_of_a_trigger_has_one_event(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    for (second, error) in [(1, Some("401")), (2, Some("401")), (3, Some("502")), (4, None), (5, None)] {
+        let error = error.map(str::to_owned);
+        store.record_trigger_error(schedule, error.clone(), at(second)).await.unwrap();
+        let stored = store.schedules().await.unwrap().remove(0);
+        let expected = error.clone().map(|message| TriggerFailure { message, since: at(1) });
+        assert_eq!((stored.trigger_error, stored.last_error), (expected, error), "{second}");
+    }
+    assert_eq!(event_types(&store).await, ["schedule:delayed"]);
 }

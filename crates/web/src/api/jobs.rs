@@ -251,7 +251,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
-    let OutputPlace { node, elsewhere: output_elsewhere } = api.output_place(job.id()).await?;
+    let OutputPlace { node, elsewhere: output_elsewhere, .. } = api.output_place(job.id()).await?;
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -387,7 +387,11 @@ pub(super) async fn output(
     headers: HeaderMap,
     Params(query): Params<OutputQuery>,
 ) -> Result<Response, ApiProblem> {
-    let job = find(&api, &id).await?.id().clone();
+    let job = find(&api, &id).await?;
+    if let Some(node) = api.output_place(job.id()).await?.only_node() {
+        return Err(ApiProblem::conflict(elsewhere_sentence(job.id(), job.status(), node)));
+    }
+    let job = job.id().clone();
     let after = follow::last_event_id(&headers)?.unwrap_or(query.after);
     let is_following = query.follow.is_on();
     // Without a daemon, no output is added.

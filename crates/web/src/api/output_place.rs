@@ -24,9 +24,16 @@ pub(super) struct OutputPlace {
     pub(super) node: Option<String>,
     /// Attempts whose output is not on this node, in order.
     pub(super) elsewhere: Vec<AttemptElsewhere>,
+    /// True if all attempts, and at least one, are in `elsewhere`.
+    pub(super) has_none_here: bool,
 }
 
 impl OutputPlace {
+    /// Returns the node of the last attempt, if this node has no output of the job.
+    pub(super) fn only_node(&self) -> Option<&str> {
+        self.other_node().filter(|_| self.has_none_here)
+    }
+
     /// Returns the node that has the output of the last attempt, if that is another node.
     pub(super) fn other_node(&self) -> Option<&str> {
         other_node(self.node.as_deref(), &self.elsewhere)
@@ -74,7 +81,7 @@ impl Api {
         let node = attempts.last().map(|attempt| attempt.node.clone());
         // Only one node uses an SQLite store. The name of that node changes after a restore in a new folder.
         if !self.store.is_postgres() {
-            return Ok(OutputPlace { node, elsewhere: Vec::new() });
+            return Ok(OutputPlace { node, ..OutputPlace::default() });
         }
         let this = self.daemon().ok().map(Fleet::node).map(str::to_owned).or_else(|| self.state.known_node());
         let is_here = |node: &str| this.as_deref() == Some(node);
@@ -82,8 +89,10 @@ impl Api {
         // A person has copied the output of another node to this node.
         let is_copied = !ran_here && fs::metadata(self.state.output(job)).is_ok_and(|file| file.len() > 0);
         let elsewhere = attempts.into_iter().filter(|attempt| !is_copied && !is_here(&attempt.node));
-        let elsewhere =
-            elsewhere.map(|attempt| AttemptElsewhere { attempt: attempt.number, node: attempt.node });
-        Ok(OutputPlace { node, elsewhere: elsewhere.collect() })
+        let elsewhere: Vec<AttemptElsewhere> = elsewhere
+            .map(|attempt| AttemptElsewhere { attempt: attempt.number, node: attempt.node })
+            .collect();
+        let has_none_here = !ran_here && !elsewhere.is_empty();
+        Ok(OutputPlace { node, elsewhere, has_none_here })
     }
 }

@@ -217,6 +217,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::CannotFork(_)
             | FleetError::SeveralItems { .. }
             | FleetError::ItemHeld { .. }
+            | FleetError::ItemBeingClaimed { .. }
             | FleetError::ItemRefused { .. }
             | FleetError::ItemNotOffered { .. }
             | FleetError::ItemLeftAlone { .. }
@@ -230,6 +231,8 @@ impl From<FleetError> for ApiProblem {
             FleetError::MayNotAsk(_) => Code::Forbidden,
             FleetError::KeyWithoutSchedule
             | FleetError::UnusedValues
+            | FleetError::ReservedValue { .. }
+            | FleetError::UnknownValues { .. }
             | FleetError::KeyLength { .. }
             | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,

@@ -172,11 +172,13 @@ fn jobs_routes() -> Vec<Route> {
             .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/output", jobs::output)
-            .about("Returns the output of the job that is on this node, one message for each line.")
+            .about(
+                "Returns the output of the job that is on this node, one message for each line; a conflict if all output is on other nodes.",
+            )
             .params::<jobs::OutputQuery>()
             .answers::<OutputMessage>()
             .form(AnswerForm::Lines)
-            .refuses(&[NotFound]),
+            .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/result", jobs::result)
             .about("Returns the result of the job, as its agent wrote it.")
             .answers::<JobResult>()

@@ -38,7 +38,12 @@ pub(super) fn result(result: &WorkResult, holder: &str, now: Timestamp) -> Strin
 
 pub(super) fn release(reason: Option<&str>, holder: &str, now: Timestamp) -> String {
     let reason = reason.unwrap_or("No reason was given.").to_owned();
-    format!("## Released by {} ({})\n\n{}", joined(&[holder.to_owned()]), seconds(now), joined(&[reason]))
+    format!("{}{})\n\n{}", release_heading(holder), seconds(now), joined(&[reason]))
+}
+
+/// Returns the beginning of the heading of a release. It names the claimant, so that the release is not written twice.
+pub(super) fn release_heading(holder: &str) -> String {
+    format!("## Released by {} (", joined(&[holder.to_owned()]))
 }
 
 /// Returns the text that a person wrote: everything before the first result or release that cowhand appended.

@@ -228,8 +228,9 @@ impl Inner {
     }
 
     /// Writes the result of an item, once for each claim. The result is also accepted if the item is available,
-    /// because the work is done. It is refused if another claimant holds the item, or if the item has any other status,
-    /// for example because another claimant has completed it.
+    /// because the work is done. A person may also complete an item that is not offered, for example a failed one. The
+    /// result is refused if another claimant holds the item, or if the item has any other status, for example because
+    /// another claimant has completed it.
     pub(super) fn complete(
         &self,
         id: &WorkItemId,
@@ -242,7 +243,8 @@ impl Inner {
             if !ours && document.body().contains(&report::marker(&holder)) {
                 return Ok(Change::Leave(None));
             }
-            if !ours && !entry.status.is_available(now) {
+            let by_person = by.is_person() && entry.status.queue_state(now) == QueueState::Withdrawn;
+            if !ours && !by_person && !entry.status.is_available(now) {
                 return Ok(Change::Leave(Some(not_held(id, &entry.status))));
             }
             let status = match result.outcome {
@@ -277,9 +279,17 @@ impl Inner {
                 }
                 return Ok(Change::Write(ReleaseResult { success: true, message: None }));
             }
-            let message = format!("{id} {}", entry.status);
+            let message = Some(format!("{id} {}", entry.status));
             let success = entry.status == FileStatus::Available;
-            Ok(Change::Leave(ReleaseResult { success, message: Some(message) }))
+            // Only a person gives a reason for an item that is available already. A release that is repeated after a
+            // lost answer is the same release.
+            let is_noted = document.body().contains(&report::release_heading(&holder));
+            if success && options.add_comment && by.is_person() && !is_noted {
+                set_with_creation_time(document, entry, &[])?;
+                document.append(&report::release(options.reason.as_deref(), &holder, now));
+                return Ok(Change::Write(ReleaseResult { success, message }));
+            }
+            Ok(Change::Leave(ReleaseResult { success, message }))
         });
         Ok(released?)
     }

@@ -151,3 +151,22 @@ async fn closed_issue_is_no_longer_given_up() {
         stop(fleet).await;
     }
 }
+
+/// A person who solved an issue that was given up completes it.
+#[tokio::test]
+async fn given_up_issue_can_be_completed() {
+    let hub = Hub::new("exit 3", "", BY_HAND).await;
+    hub.fake.add(7, &["ready"]);
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    trigger(&fleet).await;
+    until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    assert_eq!(fleet.store().item_failures().await.unwrap().len(), 1);
+    let summary = "Done by hand.".to_owned();
+    let (outcome, artifacts) = (WorkOutcome::Success, Vec::new());
+    let result = WorkResult { outcome, summary, details: None, artifacts, error: None };
+    fleet.complete_item(&id(), ItemScope::default(), result).await.unwrap();
+    assert!(hub.fake.state().issues[&7].is_closed);
+    assert!(fleet.store().item_failures().await.unwrap().is_empty());
+    stop(fleet).await;
+}

@@ -32,6 +32,8 @@ pub(super) struct Triggers {
 #[derive(Debug)]
 struct Running {
     arming: Arming,
+    /// The newest config with which the runner was compared. Its strategy may hold variables of this config.
+    config: Arc<Loaded>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -47,6 +49,18 @@ struct Arming {
 impl Arming {
     fn of(record: &ScheduleRecord) -> Self {
         Self { trigger: record.trigger.clone(), generation: record.generation, armed_at: record.armed_at }
+    }
+}
+
+impl Running {
+    /// Returns whether the runner can continue with this config. A strategy may hold a token, so it is replaced if the
+    /// variables of the config have changed. After a reload, a failing strategy is replaced, too, so that it tries again
+    /// at once. A strategy that follows events holds no token.
+    fn is_current(&self, record: &ScheduleRecord, loaded: &Arc<Loaded>) -> bool {
+        let is_same = self.arming == Arming::of(record) && !self.task.is_finished();
+        let is_tried_again = self.config.variables != loaded.variables || record.trigger_error.is_some();
+        let is_reloaded = !Arc::ptr_eq(&self.config, loaded) && !record.trigger.follows_events();
+        is_same && !(is_reloaded && is_tried_again)
     }
 }
 
@@ -81,15 +95,15 @@ impl Triggers {
         if self.last_comparison.as_ref().is_some_and(is_unchanged) {
             return Ok(());
         }
-        let mut active: HashMap<ScheduleId, Arming> = engine
+        let mut active: HashMap<ScheduleId, ScheduleRecord> = engine
             .store
             .schedules()
             .await?
-            .iter()
+            .into_iter()
             .filter(|record| record.state == ScheduleState::Active)
-            .map(|record| (record.id, Arming::of(record)))
+            .map(|record| (record.id, record))
             .collect();
-        let needed: HashMap<ScheduleId, Arming> =
+        let needed: HashMap<ScheduleId, ScheduleRecord> =
             needed.iter().filter_map(|schedule| Some((schedule.id, active.remove(&schedule.id)?))).collect();
         self.running.retain(|id, running| {
             let is_needed = needed.contains_key(id);
@@ -98,10 +112,10 @@ impl Triggers {
             }
             is_needed
         });
-        for (id, arming) in needed {
-            let is_unchanged = |running: &Running| running.arming == arming && !running.task.is_finished();
-            if !self.running.get(&id).is_some_and(is_unchanged) {
-                self.start(engine, id, arming);
+        for (id, record) in needed {
+            match self.running.get_mut(&id) {
+                Some(running) if running.is_current(&record, loaded) => running.config = Arc::clone(loaded),
+                _ => self.start(engine, loaded, &record),
             }
         }
         self.last_comparison = Some((Arc::clone(loaded), newest));
@@ -109,7 +123,8 @@ impl Triggers {
     }
 
     /// Starts a runner, after its predecessor has ended.
-    fn start(&mut self, engine: &Arc<Engine>, schedule: ScheduleId, arming: Arming) {
+    fn start(&mut self, engine: &Arc<Engine>, loaded: &Arc<Loaded>, record: &ScheduleRecord) {
+        let (schedule, arming, config) = (record.id, Arming::of(record), Arc::clone(loaded));
         let predecessor = self.running.remove(&schedule);
         let (stop, shutdown) = watch::channel(false);
         let runner = Runner { engine: Arc::clone(engine), schedule, shutdown };
@@ -121,7 +136,7 @@ impl Triggers {
             }
             runner.run().await;
         });
-        self.running.insert(schedule, Running { arming, stop, task });
+        self.running.insert(schedule, Running { arming, config, stop, task });
     }
 
     /// Stops all runners in parallel, and waits for their end.

@@ -48,23 +48,31 @@ enum Answer {
     Stopped,
 }
 
+/// What the store has about the last call of the strategy.
+#[derive(PartialEq)]
+enum Recorded {
+    Unknown,
+    Answer,
+    Error(String),
+}
+
 impl Runner {
     /// Runs until it is stopped, or until the strategy returns a fatal error.
     pub(super) async fn run(self) {
         let Some(context) = StrategyContext::of(self.services(), self.schedule) else { return };
         let (mut strategy, mut pace) = (None, Pace::default());
+        // An earlier runner of the schedule may have recorded an error.
+        let mut recorded = Recorded::Unknown;
         while !is_stopped(&self.shutdown) {
             let began = Instant::now();
             let pause = match self.call_strategy(&context, &mut strategy).await {
                 Answer::Stopped => return,
                 Answer::Failed(error) => match fatal(&error) {
                     Some(reason) => return self.fail_schedule(reason).await,
-                    None => self.failed(&error, &mut pace).await,
+                    None => self.failed(&error, &mut pace, &mut recorded).await,
                 },
                 Answer::Tasks { tasks, is_listing } => {
-                    if pace.is_failing() {
-                        self.record_delay(None).await;
-                    }
+                    self.record_error(None, &mut recorded).await;
                     let is_empty = tasks.is_empty();
                     self.dispatch(tasks, is_listing).await;
                     if is_empty {
@@ -119,14 +127,14 @@ impl Runner {
         }
     }
 
-    /// Records the first error of a series of errors, and returns the pause before the next call.
-    async fn failed(&self, error: &anyhow::Error, pace: &mut Pace) -> Duration {
+    /// Records the error, and returns the pause before the next call. Only the first of a series of errors is logged.
+    async fn failed(&self, error: &anyhow::Error, pace: &mut Pace, recorded: &mut Recorded) -> Duration {
         let is_first = !pace.is_failing();
         let backoff = pace.after_error();
         if is_first {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
-            self.record_delay(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
         }
+        self.record_error(Some(cut(&format!("{error:#}"), 0, ERROR_CAP)), recorded).await;
         if find_in_error::<Paced>(error).is_some() {
             Duration::ZERO
         } else {
@@ -147,11 +155,15 @@ impl Runner {
         self.engine.nudge.notify_one();
     }
 
-    async fn record_delay(&self, reason: Option<String>) {
-        if let Err(error) =
-            self.engine.store.record_delay(self.schedule, reason, self.engine.clock.now()).await
-        {
-            warn!("cannot store the state of a trigger: {error}");
+    /// Records the error of the trigger, or `None` after an answer. Does nothing if the same is recorded already.
+    async fn record_error(&self, error: Option<String>, recorded: &mut Recorded) {
+        let new = error.clone().map_or(Recorded::Answer, Recorded::Error);
+        if *recorded == new {
+            return;
+        }
+        match self.engine.store.record_trigger_error(self.schedule, error, self.engine.clock.now()).await {
+            Ok(()) => *recorded = new,
+            Err(error) => warn!("cannot store the state of a trigger: {error}"),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -
     let gone = status.gone_schedules.iter().filter(|gone| gone.agent == agent.name);
     let main = html! {
         (head(&agent))
-        div #gone data-live { @for gone in gone { p.alert { b { "Not in the config" } ": " (text::Text(&gone.sentence())) "." } } }
+        div #gone data-live { @for gone in gone { p.alert { b { "Not in the config" } ": " (text::ShownMessage(&gone.sentence())) "." } } }
         (trigger(&agent))
         (part("schedules", "Schedules", &html! {}, &table(&schedules, now)))
         (part("latest", "Latest jobs", &html! { a href=(jobs_address) { "All its jobs" } }, &jobs::table(&latest.items, now,
@@ -80,7 +80,7 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td.wide { (schedule.kind) }
                         td { (elements::status(schedule.status.as_str()))
                             @if schedule.status == ScheduleStatus::Error { @if let Some(error) = &schedule.last_error {
-                                span.any.bad { " " (text::short(error, 80)) } } } }
+                                span.any.bad { " " (text::short_message(error, 80)) } } } }
                         td.wide { @if let Some(time) = schedule.last_run_at { (elements::from_now(time, now)) } @else { span.muted { "never" } } }
                         td.end { (next(schedule, now)) }
                     }
@@ -95,7 +95,7 @@ pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
         @if let Some(time) = schedule.next_run_at { (elements::due(time, now)) }
         @match (schedule.next_run_at, schedule.skip_reason) {
-            _ if let Some(never) = &schedule.never_fires => span.bad { "never: " (text::Text(never)) },
+            _ if let Some(never) = &schedule.never_fires => span.bad { "never: " (text::ShownMessage(never)) },
             (Some(_), Some(SkipReason::NotDue) | None) => {},
             (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },
             (None, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },

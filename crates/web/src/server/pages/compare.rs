@@ -40,8 +40,10 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
 }
 
 async fn output_text(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
-    let mut answer = pages.client.lines(&format!("jobs/{job}/output")).await?;
     let mut text = String::new();
+    let Some(mut answer) = pages.output_lines(&format!("jobs/{job}/output")).await? else {
+        return Ok(format!("The output of {job} is on another node.\n"));
+    };
     let mut count = 0;
     while count < MAX_COMPARED_LINES {
         let Some(line) = answer.next().await? else { break };

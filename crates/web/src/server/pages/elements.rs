@@ -7,7 +7,7 @@ use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
 use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 
-use super::text::{Text, plain, short};
+use super::text::{Text, plain, short, short_message};
 use crate::api::segment;
 
 /// Renders the shapes of all statuses once, so that other elements can refer to them by name.
@@ -155,7 +155,7 @@ pub(super) fn job(id: &JobId) -> Markup {
 /// Shows the error of a job on one line, or else its summary, or else its prompt.
 pub(super) fn about(job: &JobRecord) -> Markup {
     if let Some(error) = &job.error {
-        return html! { span.any.bad title=(plain(&error.message)) { (short(&error.message, 140)) } };
+        return html! { span.any.bad title=(plain(&error.message)) { (short_message(&error.message, 140)) } };
     }
     let text = job.summary.as_deref().or(job.prompt.as_deref()).unwrap_or_default();
     html! { span.any.muted { (short(text, 140)) } }

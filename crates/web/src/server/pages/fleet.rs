@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::text::Text;
+use super::text::ShownMessage;
 use super::{PageAnswer, Pages, asks, budgets, elements, now, text};
 use crate::api::{
     AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, removed_agent_sentence,
@@ -120,7 +120,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     html! {
         div #alerts data-live {
             @if let Some(problem) = &status.daemon.store_problem {
-                p.alert { b { "No new work is accepted" } ": " (Text(problem)) }
+                p.alert { b { "No new work is accepted" } ": " (ShownMessage(problem)) }
             }
             @if let Some(at) = status.daemon.config_refused_at.filter(|_| status.daemon.config_missing) {
                 p.alert { b { "The config file does not exist" } " (checked " (elements::from_now(at, now)) "), and the previous config stays in use; put the file back." }
@@ -128,18 +128,18 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
                 p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its errors." }
             }
             @for gone in &status.gone {
-                p.alert { b { "Not in the config" } ": " (elements::agent(&gone.agent)) "; " (Text(&removed_agent_sentence(&gone.agent, Some(gone)))) "." }
+                p.alert { b { "Not in the config" } ": " (elements::agent(&gone.agent)) "; " (ShownMessage(&removed_agent_sentence(&gone.agent, Some(gone)))) "." }
             }
             @for gone in &status.gone_schedules {
-                p.alert { b { "Not in the config" } ": " (Text(&gone.sentence())) "." }
+                p.alert { b { "Not in the config" } ": " (ShownMessage(&gone.sentence())) "." }
             }
             @if let Some(kept) = UnfinishedWorkspace::sentence(&status.unfinished_workspaces.iter().collect::<Vec<_>>()) {
-                p.alert { b { "Unfinished" } ": " (Text(&kept)) }
+                p.alert { b { "Unfinished" } ": " (ShownMessage(&kept)) }
             }
-            @for skipped in &status.skipped_files { p.alert { b { "Skipped files" } ": " (Text(&skipped.sentence())) } }
-            @for note in over_budget { p.alert { b { "Over budget: " } (Text(note)) } }
+            @for skipped in &status.skipped_files { p.alert { b { "Skipped files" } ": " (ShownMessage(&skipped.sentence())) } }
+            @for note in over_budget { p.alert { b { "Over budget: " } (ShownMessage(note)) } }
             @for parked in &status.parked {
-                p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (Text(&parked.message)) }
+                p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (ShownMessage(&parked.message)) }
             }
         }
     }
@@ -152,6 +152,9 @@ fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
         ScheduleStatus::Error => schedule.last_error.clone(),
         ScheduleStatus::Paused => schedule.skip_note.clone(),
         _ if schedule.preparing => schedule.unprepared(),
+        ScheduleStatus::Idle | ScheduleStatus::Running if let Some(why) = schedule.failing_trigger(now) => {
+            Some(format!("its trigger fails, {why}"))
+        }
         ScheduleStatus::Idle | ScheduleStatus::Running if schedule.is_starved(now) => {
             let since = schedule.due_since?;
             let (again, why) = (schedule.due_again_in_words(), schedule.awaited()?);
@@ -178,11 +181,12 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td { (elements::agent(&schedule.agent)) }
                         td {
                             @if schedule.prepare_error.is_some() && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
+                            @else if schedule.failing_trigger(now).is_some() { (elements::status_as("error", "trigger fails")) }
                             @else if schedule.never_fires.is_some() { (elements::status_as("error", "never fires")) }
                             @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
                             @else { (elements::status(schedule.status.as_str())) }
                         }
-                        td.grow { (Text(&why)) }
+                        td.grow { (ShownMessage(&why)) }
                     }
                 }
             }
@@ -237,7 +241,7 @@ fn waits_for(listed: &ListedJob, now: Timestamp) -> Markup {
     let end = wait_ends(listed, now);
     html! {
         @match (&listed.waits, end) {
-            (Some(waits), _) => span.any { (text::short(&waits.message, 120)) },
+            (Some(waits), _) => span.any { (text::short_message(&waits.message, 120)) },
             (None, Some(_)) => "its start time",
             (None, None) => span.muted { "–" },
         }

@@ -3,7 +3,7 @@
 use cowhand_core::hook::HookRun;
 use maud::{Markup, html};
 
-use super::text::{self, Text, plain};
+use super::text::{self, ShownMessage, plain};
 use super::{elements, layout};
 
 pub(super) fn part(hooks: &[HookRun]) -> Markup {
@@ -29,7 +29,7 @@ fn row(hook: &HookRun) -> Markup {
             td.end { span.number { (hook.tries) } }
             td.wide { @match hook.ended_at.or(hook.started_at) { Some(time) => (elements::at(time)), None => span.muted { "–" } } }
             td.grow {
-                @if let Some(reason) = &hook.reason { p.any.reason { (Text(reason)) } }
+                @if let Some(reason) = &hook.reason { p.any.reason { (ShownMessage(reason)) } }
                 @if let Some(output) = hook.output.as_deref().filter(|output| !output.trim().is_empty()) { (output_block(output)) }
             }
         }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab};
 use super::output::{LINES_PER_PAGE, OutputForm, OutputWindow};
-use super::text::{self, Text};
+use super::text::{self, ShownMessage, Text};
 use super::{PageAnswer, Pages, Params, asks, elements, hook_runs, now, reports, workspace};
 use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
 
@@ -32,7 +32,8 @@ pub(super) async fn page(
     let followups = followups(&view);
     let elsewhere = view.elsewhere_sentence();
     let elsewhere = elsewhere.as_deref();
-    let runs_elsewhere = view.job.status == JobStatus::Running && view.other_node().is_some();
+    let other_node = view.other_node().map(str::to_owned);
+    let runs_elsewhere = view.job.status == JobStatus::Running && other_node.is_some();
     let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
         view;
     let changes = pages.changes(&job).await?;
@@ -43,7 +44,7 @@ pub(super) async fn page(
         (asks::denied(&denials))
         (prompt_part(&job))
         (hook_runs::part(&hooks))
-        (workspace::part((&job.id, job.status), workspace.as_ref(), changes.as_ref()))
+        (workspace::part((&job.id, job.status), other_node.as_deref(), workspace.as_ref(), changes.as_ref()))
         (output(&job, params.view, &window, elsewhere, runs_elsewhere))
         (fork(&job))
     };
@@ -101,21 +102,21 @@ fn head(
             @if let Some(parent) = &job.retry_of { div { dt { "Retry of" } dd { (origin(&job.id, parent)) } } }
             @if let Some(session) = &job.session_id { div { dt { "Session" } dd { code.any { (text::short(session, 60)) } } } }
             @if let Some(why) = &job.confined {
-                div { dt { "In the strict sandbox" } dd.any { (text::short(why, 200)) } }
+                div { dt { "In the strict sandbox" } dd.any { (text::short_message(why, 200)) } }
             }
             @if let Some(item) = &job.work_item {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80))
-                    @if let Some(report) = source_report { p.muted { (text::short(&report.sentence(), 200)) } } } }
+                    @if let Some(report) = source_report { p.muted { (text::short_message(&report.sentence(), 200)) } } } }
             }
         }
-        @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (Text(&assumed)) } }
+        @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (ShownMessage(&assumed)) } }
         @if let Some(waits) = waits {
             p.alert {
-                b { "waits: " } (Text(&waits.message))
+                b { "waits: " } (ShownMessage(&waits.message))
                 @if let Some(until) = waits.ends() { ". That ends " (elements::due(until, now)) "." }
             }
         }
-        @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
+        @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (ShownMessage(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }
     }
 }
@@ -123,7 +124,7 @@ fn head(
 /// Shows which output is on other nodes. This part is live, because a pending job may start on another node.
 fn elsewhere_part(elsewhere: Option<&str>) -> Markup {
     html! {
-        @if let Some(elsewhere) = elsewhere { p.alert { (Text(elsewhere)) } }
+        @if let Some(elsewhere) = elsewhere { p.alert { (ShownMessage(elsewhere)) } }
     }
 }
 
@@ -139,7 +140,7 @@ fn followups(view: &JobView) -> Markup {
             }
         }
         @if let Some(refused) = &view.followup_refused {
-            p.alert { b { "no follow-up: " } (Text(&refused.message)) }
+            p.alert { b { "no follow-up: " } (ShownMessage(&refused.message)) }
         }
     }
 }
@@ -188,7 +189,7 @@ fn output(
                     a href={ (base) "?view=raw#output" } aria-current=[(view == OutputForm::Raw).then_some("true")] { "Raw" }
                 }
             }
-            @if let Some(elsewhere) = elsewhere { p.empty { (Text(elsewhere)) } }
+            @if let Some(elsewhere) = elsewhere { p.empty { (ShownMessage(elsewhere)) } }
             @else if window.total == 0 && !is_live { p.empty { "It has no output." } }
             @if window.after > 0 {
                 nav.pager aria-label="Earlier output" {

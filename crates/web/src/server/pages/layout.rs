@@ -152,6 +152,6 @@ pub(super) fn part(id: &str, title: &str, more: &Markup, content: &Markup) -> Ma
 /// Builds the text that replaces an empty list, followed by a command that helps, if there is one.
 pub(super) fn empty(text: &str, command: Option<&str>) -> Markup {
     html! {
-        p.empty { (text) @if let Some(command) = command { " " code { (command) } } }
+        p.empty { (super::text::ShownMessage(text)) @if let Some(command) = command { " " code { (command) } } }
     }
 }

@@ -12,7 +12,7 @@ use cowhand_core::server::Scope;
 use maud::html;
 use tracing::{info, warn};
 
-use super::text::Text;
+use super::text::ShownMessage;
 use super::{Pages, public_page};
 use crate::api::{ApiProblem, Code, CreatedToken, Logins, TokenRequest};
 use crate::server::rate_limit::RateLimit;
@@ -81,7 +81,7 @@ fn login_failed(problem: ApiProblem) -> Response {
         problem.into_response().status(),
         "Login is not possible now",
         &html! {
-            p.lead { (Text(&message)) }
+            p.lead { (ShownMessage(&message)) }
             p { "The link is not used up: open the same link again when the problem is solved, within ten minutes of its creation." }
         },
     )

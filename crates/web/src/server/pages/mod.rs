@@ -132,7 +132,7 @@ impl IntoResponse for ProblemPage {
         let title = if self.0.code == Code::NotFound { "Not found" } else { "Error" };
         let main = html! {
             h1 { (title) }
-            p.lead { (text::Text(&self.0.message)) }
+            p.lead { (text::ShownMessage(&self.0.message)) }
             p { a href="/" { "Back to the fleet" } }
         };
         let page = layout::page(&Frame { title, tab: Tab::None, follow: None }, None, 0, &main);

@@ -41,9 +41,11 @@ impl Pages {
     pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<OutputWindow, ApiProblem> {
         let total = self.tail(job).await?.lines;
         let after = after.unwrap_or_else(|| total.saturating_sub(LINES_PER_PAGE)).min(total);
-        let mut answer =
-            self.client.lines(&format!("jobs/{job}/output?after={after}&limit={LINES_PER_PAGE}")).await?;
         let mut lines = Vec::new();
+        let address = format!("jobs/{job}/output?after={after}&limit={LINES_PER_PAGE}");
+        let Some(mut answer) = self.output_lines(&address).await? else {
+            return Ok(OutputWindow { after, total, lines });
+        };
         while let Some(line) = answer.next().await? {
             lines.push(line);
         }

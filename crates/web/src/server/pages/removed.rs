@@ -5,7 +5,7 @@ use cowhand_core::job::JobRecord;
 use maud::html;
 
 use super::layout::{Frame, Tab, part};
-use super::text::Text;
+use super::text::{ShownMessage, Text};
 use super::{PageAnswer, Pages, jobs, now, query};
 use crate::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, removed_agent_sentence};
 use cowhand_engine::error::schedule_left;
@@ -36,7 +36,7 @@ pub(super) async fn page(
     let jobs_address = format!("/jobs?{filter}");
     let main = html! {
         div.page-head { h1.any { (Text(&title)) } }
-        div #left data-live { p.alert { b { "Not in the config" } ": " (Text(&sentence)) "." } }
+        div #left data-live { p.alert { b { "Not in the config" } ": " (ShownMessage(&sentence)) "." } }
         (part("latest", "Latest jobs", &html! { a href=(jobs_address) { "All its jobs" } }, &jobs::table(&latest, now(), &html! {})))
     };
     let follow = format!("agent={name}");

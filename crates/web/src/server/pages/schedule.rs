@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::text::Text;
+use super::text::ShownMessage;
 use super::{PageAnswer, Pages, definition, elements, now, removed, text};
 use crate::api::{FiringView, Page, ScheduleWithFirings, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -66,7 +66,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
                 @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (elements::from_now(due, now)) (view.due_again_in_words()) } } }
             }
-            @if let Some(advice) = view.off_in_file_advice() { p.alert { "It is " (Text(&advice)) "." } }
+            @if let Some(advice) = view.off_in_file_advice() { p.alert { "It is " (ShownMessage(&advice)) "." } }
             @if let Some(note) = &view.skip_note {
                 p.alert {
                     b { @match view.skip_note_reason {
@@ -79,11 +79,11 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                         Some(SkipReason::Disabled) => "It is turned off: ",
                         _ => "It waits: ",
                     } }
-                    (text::Text(note))
+                    (ShownMessage(note))
                     @if let Some(until) = view.skip_until { ". That ends " (elements::due(until, now)) "." }
                 }
             }
-            @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for a retry: " } (text::Text(failed)) } }
+            @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for a retry: " } (ShownMessage(failed)) } }
             @if view.preparing {
                 p.alert {
                     b { "It is being prepared" }
@@ -92,8 +92,11 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     "."
                 }
             }
-            @if let Some(note) = &view.adopt_note { p.alert { (Text(note)) } }
-            @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It stopped because of an error: " } else { "Last error: " }) } (text::Text(error)) } }
+            @if let Some(note) = &view.adopt_note { p.alert { (ShownMessage(note)) } }
+            @let failing = view.failing_trigger(now);
+            @if let Some(why) = &failing { p.alert { b { "Its trigger fails" } ", " (ShownMessage(why)) "." } }
+            @let is_shown = |error: &&String| failing.is_some() && view.trigger_error.as_ref().is_some_and(|shown| shown.message == **error);
+            @if let Some(error) = view.last_error.as_ref().filter(|error| !is_shown(error)) { p.alert { b { (if view.status == ScheduleStatus::Error { "It stopped because of an error: " } else { "Last error: " }) } (ShownMessage(error)) } }
         }
     }
 }
@@ -120,7 +123,7 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
                         td { (outcome(firing)) }
                         td {
                             @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) " " }
-                            span.muted { (Text(&firing.why)) }
+                            span.muted { (ShownMessage(&firing.why)) }
                         }
                         td { @if let Some(job) = first_job(firing) { (elements::job(job)) } @else { span.muted { "–" } } }
                         td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }

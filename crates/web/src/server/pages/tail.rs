@@ -8,7 +8,7 @@ use cowhand_core::id::JobId;
 
 use super::Pages;
 use super::output;
-use crate::api::ApiProblem;
+use crate::api::{ApiProblem, Code, Lines};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct TailCache(Arc<Mutex<HashMap<JobId, Tail>>>);
@@ -28,10 +28,22 @@ const MAX_SUMMARIZED_LINES: usize = 200;
 const MAX_CACHED_TAILS: usize = 500;
 
 impl Pages {
+    /// Requests output of a job. Returns none if all its output is on other nodes.
+    pub(super) async fn output_lines(&self, address: &str) -> Result<Option<Lines>, ApiProblem> {
+        match self.client.lines(address).await {
+            Ok(lines) => Ok(Some(lines)),
+            Err(problem) if problem.code == Code::Conflict => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
     pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, ApiProblem> {
         let cached = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner).get(job).cloned();
         let mut tail = cached.unwrap_or_default();
-        let mut lines = self.client.lines(&format!("jobs/{job}/output?after={}", tail.lines)).await?;
+        let Some(mut lines) = self.output_lines(&format!("jobs/{job}/output?after={}", tail.lines)).await?
+        else {
+            return Ok(tail);
+        };
         let mut last_lines = VecDeque::new();
         while let Some(line) = lines.next().await? {
             tail.lines += 1;

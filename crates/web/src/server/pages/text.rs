@@ -1,7 +1,7 @@
 //! Text on a page that agents, people or senders wrote. Characters that change how the rest of the page is shown are
 //! removed or replaced, and maud escapes the text.
 
-use maud::Render;
+use maud::{Markup, Render, html};
 
 use cowhand_engine::view::line::one_line;
 pub(super) use cowhand_engine::view::line::plain;
@@ -16,6 +16,45 @@ impl Render for Text<'_> {
     }
 }
 
+/// A message of cowhand for people. Commands and keys between backticks are shown as code. Text of others inside the
+/// message is escaped as in [`Text`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShownMessage<'t>(pub(super) &'t str);
+
+impl Render for ShownMessage<'_> {
+    fn render_to(&self, buffer: &mut String) {
+        let text = plain(self.0);
+        let mut rest = text.as_str();
+        while let Some((before, code, after)) = next_code(rest) {
+            html! { (before) code { (code) } }.render_to(buffer);
+            rest = after;
+        }
+        rest.render_to(buffer);
+    }
+}
+
+/// Returns the text before the first code span, the span without its backticks, and the text after it. A span is on one
+/// line and not empty.
+fn next_code(text: &str) -> Option<(&str, &str, &str)> {
+    let mut from = 0;
+    loop {
+        let open = from + text[from..].find('`')?;
+        let after = &text[open + 1..];
+        match after.find(['`', '\n']) {
+            Some(close) if close > 0 && after[close..].starts_with('`') => {
+                return Some((&text[..open], &after[..close], &after[close + 1..]));
+            }
+            _ => from = open + 1,
+        }
+    }
+}
+
+/// Shortens a message to one line of at most `max_length` characters, and renders it as [`ShownMessage`] does.
+pub(super) fn short_message(text: &str, max_length: usize) -> Markup {
+    let text = short(text, max_length);
+    html! { (ShownMessage(&text)) }
+}
+
 /// Shortens a text to one line of at most `max_length` characters, for lists.
 pub(super) fn short(text: &str, max_length: usize) -> String {
     one_line(text, max_length)
@@ -24,6 +63,23 @@ pub(super) fn short(text: &str, max_length: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_in_a_message_is_marked_and_escaped() {
+        for (text, expected) in [
+            ("run `cowhand reload` now", "run <code>cowhand reload</code> now"),
+            ("`a``b`", "<code>a</code><code>b</code>"),
+            ("`<b>&` <i>", "<code>&lt;b&gt;&amp;</code> &lt;i&gt;"),
+            ("one ` only", "one ` only"),
+            ("`` empty", "`` empty"),
+            ("`two\nlines` and `x`", "`two\nlines<code> and </code>x`"),
+            ("`user\u{202e}`", "<code>user‹U+202E›</code>"),
+            ("", ""),
+        ] {
+            assert_eq!(html! { (ShownMessage(text)) }.into_string(), expected, "{text:?}");
+        }
+        assert_eq!(short_message("use `abcdef`", 8).into_string(), "use `ab…");
+    }
 
     #[test]
     fn hostile_text_is_escaped() {

@@ -28,7 +28,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         (head(&items))
         div #trouble data-live {
             @for QueueProblem { queue, message } in &problems {
-                p.alert { b.any { (text::short(queue, 80)) " cannot be read: " } (text::Text(message)) }
+                p.alert { b.any { (text::short(queue, 80)) " cannot be read: " } (text::ShownMessage(message)) }
             }
         }
         @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &queue_names, now)) }
@@ -95,13 +95,14 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
                     tr {
                         td { code.any { (view.item.id) } }
                         td.grow { (title(view))
-                            @if let Some(error) = &view.last_error { p.bad.any { (text::short(error, 160)) } }
+                            @if let Some(error) = &view.last_error { p.bad.any { (text::short_message(error, 160)) } }
                             @if let Some(why) = &view.given_up { (given_up(view, why)) } }
                         td.wide { (priority(view)) }
                         td { (elements::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
                         td { @match view.held_by.as_ref().or(view.claimed_by.as_ref()) {
                             Some(holder) if view.held_by.is_some() && holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
                             Some(holder) => span.any { (text::short(holder, 40)) },
+                            None if let Some(node) = &view.claiming_on => span.any.muted { "being claimed by " (text::short(node, 40)) },
                             None => span.muted { "–" },
                         } }
                         td.wide.end { (elements::from_now(view.item.created_at, now)) }
@@ -116,7 +117,7 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
 fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
     html! {
         p.bad.any {
-            (text::short(&why.sentence(), 200))
+            (text::short_message(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
         p.muted { "To retry it: " code.any { "cowhand work retry " (view.command_words()) }

@@ -5,7 +5,7 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
-use super::text::{plain, short};
+use super::text::{ShownMessage, plain, short, short_message};
 use super::{Pages, elements, layout};
 use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
@@ -64,6 +64,7 @@ pub(super) fn is_changing(job: &JobRecord, workspace: Option<&WorkspaceView>, no
 
 pub(super) fn part(
     (job, status): (&JobId, JobStatus),
+    other_node: Option<&str>,
     workspace: Option<&WorkspaceView>,
     changes: Option<&WorkspaceDiff>,
 ) -> Markup {
@@ -78,11 +79,23 @@ pub(super) fn part(
         @match changes {
             Some(changes) => (diff(job, changes)),
             None if workspace.is_some_and(|workspace| workspace.unfinished.is_some()) => p.empty { "There is no diff yet." },
-            None if !matches!(status, JobStatus::Pending | JobStatus::Running) => p.empty { "There is no diff: its agent was never started, or it ran on another machine." },
+            None if !matches!(status, JobStatus::Pending | JobStatus::Running) => p.empty { (ShownMessage(&no_diff(job, other_node))) },
             None => p.empty { "Its changes are shown after it has ended." },
         }
     };
     layout::part("workspace", "Workspace", &html! {}, &content)
+}
+
+/// Explains why an ended job has no diff on this node.
+fn no_diff(job: &JobId, other_node: Option<&str>) -> String {
+    match other_node {
+        Some(node) => {
+            format!(
+                "There is no diff on this node: it ran on another node, {node}; run there: `cowhand job --diff {job}`"
+            )
+        }
+        None => "There is no diff: its agent was never started.".to_owned(),
+    }
 }
 
 fn facts(workspace: &WorkspaceView) -> Markup {
@@ -91,7 +104,7 @@ fn facts(workspace: &WorkspaceView) -> Markup {
             div { dt { "Kind" } dd { (workspace.kind.as_str()) } }
             div { dt { "State" } dd { (workspace.state.label())
                 @if let Some(until) = workspace.keep_until { " until " (elements::at(until)) } } }
-            @if let Some(reason) = &workspace.unfinished { div { dt { "Unfinished" } dd { (short(reason, 1000)) } } }
+            @if let Some(reason) = &workspace.unfinished { div { dt { "Unfinished" } dd { (short_message(reason, 1000)) } } }
             div { dt { "Branch" } dd { code.any { (short(&workspace.branch, 200)) } } }
             div { dt { "Base" } dd { code.any { (short(&workspace.base, 12)) } } }
             div { dt { "Folder" } dd { code.any { (short(&workspace.path.to_string_lossy(), 400)) } span.muted { " on " (short(&workspace.node, 60)) } } }
@@ -144,7 +157,8 @@ mod tests {
 
     fn render(diff: &str) -> String {
         let job = "job-2026-01-05-aaaaaa".parse().unwrap();
-        part((&job, JobStatus::Completed), None, Some(&WorkspaceDiff::of(diff.as_bytes()))).into_string()
+        part((&job, JobStatus::Completed), None, None, Some(&WorkspaceDiff::of(diff.as_bytes())))
+            .into_string()
     }
 
     #[test]
@@ -181,12 +195,15 @@ mod tests {
             (JobStatus::Running, "Its changes are shown after it has ended."),
             (JobStatus::Failed, "There is no diff: its agent was never started"),
         ] {
-            let page = part((&job, status), Some(&workspace), None).into_string();
+            let page = part((&job, status), None, Some(&workspace), None).into_string();
             assert!(page.contains(expected), "{status}: {page}");
         }
+        let page = part((&job, JobStatus::Failed), Some("far"), Some(&workspace), None).into_string();
+        let command = format!("another node, far; run there: <code>cowhand job --diff {job}</code>");
+        assert!(page.contains(&command), "{page}");
         let unfinished = Some("no diff could be made: git <b>".to_owned());
         let workspace = WorkspaceView { state: WorkspacePhase::Ended, unfinished, ..workspace };
-        let page = part((&job, JobStatus::Completed), Some(&workspace), None).into_string();
+        let page = part((&job, JobStatus::Completed), None, Some(&workspace), None).into_string();
         assert!(page.contains("There is no diff yet.") && page.contains("git &lt;b&gt;"), "{page}");
     }
 
