@@ -21,6 +21,7 @@
 
 pub mod cli;
 
+pub use cowhand_dashboard as dashboard;
 pub use cowhand_engine::fleet::Fleet;
 pub use cowhand_engine::{config, daemon, fleet, herdctl, queues, state, trigger};
 pub use cowhand_run as run;

@@ -1,4 +1,4 @@
-//! The API, webhooks, the dashboard, metrics and the MCP server.
+//! The API, webhooks, metrics and the MCP server. The pages of the dashboard are in `cowhand-dashboard`.
 
 pub mod api;
 pub mod mcp;

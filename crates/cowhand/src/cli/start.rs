@@ -152,7 +152,7 @@ async fn serve(
     let job_socket = JobSocket::open(&api);
     let job_socket = job_socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     let link = url.is_some().then(|| api.login_link());
-    let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
+    let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet), cowhand_dashboard::router));
     // An error is only logged, because the daemon does not need a reader of its output.
     if let Err(error) = super::print::try_line(background::ready_line(url.as_deref())) {
         warn!("the daemon is ready, but standard output cannot be written: {error}");

@@ -108,12 +108,12 @@ async fn read_body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes,
 }
 
 /// Builds the problem for a method that the endpoint does not have.
-pub(crate) async fn method_not_allowed() -> ApiProblem {
+pub async fn method_not_allowed() -> ApiProblem {
     ApiProblem::new(Code::BadMethod, "this endpoint does not support this method")
 }
 
 /// Refuses a path that is not UTF-8 after percent-decoding.
-pub(crate) async fn require_utf8_path(request: Request, next: Next) -> Result<Response, ApiProblem> {
+pub async fn require_utf8_path(request: Request, next: Next) -> Result<Response, ApiProblem> {
     match percent_decode_str(request.uri().path()).decode_utf8() {
         Ok(_) => Ok(next.run(request).await),
         Err(_) => Err(ApiProblem::bad_request("the path is not UTF-8 after percent-decoding")),

@@ -65,7 +65,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Time after which an idle stream of events gets an empty comment. Proxies close an idle connection, and only a write
 /// shows that a client has disconnected.
-pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it, a browser would reconnect forever.
 const END_EVENT: &str = "event: end\ndata: {}\n\n";

@@ -80,7 +80,7 @@ pub struct TakenCode {
 
 impl TakenCode {
     /// Invalidates the code permanently, after the login is complete.
-    pub(crate) fn use_up(mut self) {
+    pub fn use_up(mut self) {
         self.login = None;
     }
 }

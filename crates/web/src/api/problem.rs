@@ -77,7 +77,7 @@ impl ApiProblem {
     }
 
     /// Builds the problem for a wrong query; `text` is the message of axum, which contains the message of Serde.
-    pub(crate) fn bad_query(text: &str) -> Self {
+    pub fn bad_query(text: &str) -> Self {
         let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
         let (field, error) = text.split_once(": ").unwrap_or(("", text));
         let prefix = if field.is_empty() { String::new() } else { format!("`{field}`: ") };

@@ -23,7 +23,7 @@ use cowhand_store::audit;
 const MAX_BODY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
-pub(super) struct Access {
+pub struct Access {
     api: Api,
     fleet: Arc<Fleet>,
     /// Limit on requests without a valid token, for each address. A valid token is accepted even above the limit:
@@ -36,7 +36,7 @@ pub(super) struct Access {
 
 /// Caller of a request.
 #[derive(Debug)]
-pub(super) enum Caller {
+pub enum Caller {
     Known {
         token: TokenRecord,
         /// Set if the token came in a cookie.
@@ -50,7 +50,7 @@ pub(super) enum Caller {
 
 /// Reason why a request is refused while its caller is identified.
 #[derive(Debug)]
-pub(super) enum CallerRefused {
+pub enum CallerRefused {
     /// The address has made too many requests without a valid token.
     TooMany(Response),
     Problem(ApiProblem),
@@ -80,13 +80,13 @@ impl Access {
         Self { api, fleet, failures, cookie: format!("cowhand-{port}").into() }
     }
 
-    pub(super) fn cookie(&self) -> &str {
+    pub fn cookie(&self) -> &str {
         &self.cookie
     }
 
     /// Identifies the caller by the token in `Authorization`, else by the token in the cookie. Refuses unknown callers
     /// above the rate limit, and requests that a page of another site may have caused.
-    pub(super) async fn caller(
+    pub async fn caller(
         &self,
         peer: IpAddr,
         method: &Method,

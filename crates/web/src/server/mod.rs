@@ -1,4 +1,4 @@
-//! The server: the API over TCP with access control, metrics, webhooks, and the dashboard.
+//! The server: the API over TCP with access control, metrics, webhooks, and the pages that the caller provides.
 //!
 //! The server refuses requests that name another host or come from a page of another site. The API requires a token,
 //! except for its health checks. A delivery needs a signature with the secret of its schedule, unless the schedule
@@ -10,8 +10,8 @@ mod intake;
 mod job_socket;
 mod metrics;
 mod origin_check;
-mod pages;
 mod rate_limit;
+mod security_headers;
 mod signature;
 mod webhooks;
 mod write_timeout;
@@ -34,11 +34,13 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
 use crate::api::Api;
+pub use access::{Access, Caller, CallerRefused};
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::tls::{Tls, TlsError};
 use cowhand_engine::trigger::stopped;
 use cowhand_system::blocking::run_blocking;
 pub use job_socket::JobSocket;
+pub use rate_limit::{RateLimit, TooMany};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -58,6 +60,19 @@ pub struct HttpListener {
     settings: Settings,
     tls: Option<Arc<Tls>>,
 }
+
+/// State of the server that its pages use.
+#[derive(Debug)]
+pub struct PagesContext {
+    pub api: Api,
+    pub access: Access,
+    /// Set if browsers connect over TLS; they then never send the cookie without TLS.
+    pub has_tls: bool,
+}
+
+/// Function that builds the router of the pages. It is passed to the server, because the crate of the pages depends on
+/// this crate.
+pub type BuildPages = fn(PagesContext) -> Router;
 
 /// Running server.
 #[derive(Debug)]
@@ -91,12 +106,12 @@ impl HttpListener {
         format!("{scheme}://{}", self.settings.listen)
     }
 
-    pub fn serve(self, api: Api, fleet: Arc<Fleet>) -> HttpServer {
+    pub fn serve(self, api: Api, fleet: Arc<Fleet>, pages: BuildPages) -> HttpServer {
         let Self { socket, settings, tls } = self;
         let (stop, stopping) = watch::channel(false);
         let mut reloads = fleet.reloads();
         fleet.listens_at(settings.listen);
-        let router = router(api, fleet, settings, stopping.clone());
+        let router = router(api, fleet, settings, pages, stopping.clone());
         let task = tokio::spawn(async move {
             let reload_certificates = async {
                 while reloads.changed().await.is_ok() {
@@ -125,10 +140,17 @@ impl HttpServer {
     }
 }
 
-fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver<bool>) -> Router {
+fn router(
+    api: Api,
+    fleet: Arc<Fleet>,
+    settings: Settings,
+    pages: BuildPages,
+    stop: watch::Receiver<bool>,
+) -> Router {
     let is_local = settings.listen.ip().is_loopback();
-    let access = access::Access::new(api.clone(), Arc::clone(&fleet), settings.listen.port());
-    let pages = pages::router(pages::Pages::new(api.clone(), access.clone(), settings.tls.is_some()));
+    let access = Access::new(api.clone(), Arc::clone(&fleet), settings.listen.port());
+    let has_tls = settings.tls.is_some();
+    let pages = pages(PagesContext { api: api.clone(), access: access.clone(), has_tls });
     let health = api.health();
     let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
     let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
@@ -139,7 +161,7 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
         .merge(health)
         .layer(from_fn_with_state(Arc::new(settings), origin_check::check))
         .layer(map_response_with_state(stop, end_with_server))
-        .layer(from_fn(pages::harden))
+        .layer(from_fn(security_headers::add_security_headers))
 }
 
 /// Ends streams of server-sent events when the server closes, because such a stream may have no end of its own. Clients

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::api::{ApiProblem, Code};
 
 #[derive(Debug)]
-pub(super) struct RateLimit {
+pub struct RateLimit {
     burst: u32,
     interval: Duration,
     /// For each address, the time at which the whole burst is allowed again. Each action moves this time by one
@@ -21,7 +21,7 @@ pub(super) struct RateLimit {
 
 /// Error for an address that has to wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany {
+pub struct TooMany {
     wait: Duration,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct TooMany {
 const MAX_ADDRESSES: usize = 10_000;
 
 impl RateLimit {
-    pub(super) fn new(burst: u32, interval: Duration) -> Self {
+    pub fn new(burst: u32, interval: Duration) -> Self {
         Self { burst, interval, used_until: Mutex::default() }
     }
 
-    pub(super) fn take(&self, peer: IpAddr) -> Result<(), TooMany> {
+    pub fn take(&self, peer: IpAddr) -> Result<(), TooMany> {
         self.take_at(peer, Instant::now())
     }
 

@@ -13,12 +13,12 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::text::ShownMessage;
 use super::{PageAnswer, Pages, asks, budgets, elements, now, text};
-use crate::api::{
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::unfinished::UnfinishedWorkspace;
+use cowhand_web::api::{
     AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, removed_agent_sentence,
     segment,
 };
-use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
-use cowhand_engine::unfinished::UnfinishedWorkspace;
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();

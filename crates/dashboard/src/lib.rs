@@ -37,7 +37,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{ConnectInfo, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -47,8 +47,8 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 
-use super::access::{Access, Caller, CallerRefused};
-use crate::api::{Api, ApiProblem, Client, Code, Page, method_not_allowed, require_utf8_path, segment};
+use cowhand_web::api::{ApiProblem, Client, Code, Page, method_not_allowed, require_utf8_path, segment};
+use cowhand_web::server::{Access, Caller, CallerRefused, PagesContext};
 use layout::{Frame, Tab};
 
 tokio::task_local! {
@@ -59,7 +59,7 @@ tokio::task_local! {
 
 /// State that the pages share.
 #[derive(Debug, Clone)]
-pub(super) struct Pages {
+struct Pages {
     client: Arc<Client>,
     access: Access,
     login: login::Login,
@@ -67,8 +67,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Builds the pages. `has_tls` is set if browsers connect over TLS; they then never send the cookie without TLS.
-    pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
+    fn new(context: PagesContext) -> Self {
+        let PagesContext { api, access, has_tls } = context;
         let login = login::Login::new(api.logins(), has_tls);
         Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::TailCache::default() }
     }
@@ -140,7 +140,9 @@ impl IntoResponse for ProblemPage {
     }
 }
 
-pub(super) fn router(pages: Pages) -> Router {
+/// Builds the router of all pages, for the server of `cowhand-web`.
+pub fn router(context: PagesContext) -> Router {
+    let pages = Pages::new(context);
     let with_login = Router::new()
         .route("/", get(fleet::page))
         .route("/agents/{agent}", get(agent::page))
@@ -198,27 +200,6 @@ async fn require_token(
         }
         Caller::Unknown { has_token } => Err(login::login_needed(has_token)),
     }
-}
-
-/// Adds security headers to every answer of the server. A page loads nothing from other servers, runs only cowhand's
-/// script, is shown in no frame, sends no referrer, and is not cached. An answer that already has one of these headers
-/// keeps its value.
-pub(super) async fn harden(request: Request, next: Next) -> Response {
-    const HEADERS: [(HeaderName, &str); 4] = [
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
-             form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-        ),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    let mut response = next.run(request).await;
-    for (name, value) in HEADERS {
-        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    response
 }
 
 /// Builds a page for visitors who are not logged in.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Pages;
 use super::text::{Text, short};
-use crate::api::ApiProblem;
+use cowhand_web::api::ApiProblem;
 
 /// Form in which the output is shown. In a query, no value or an empty one means the transcript.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

@@ -4,7 +4,7 @@ use cowhand_core::budget::{BudgetWindow, Unit};
 use maud::{Markup, html};
 
 use super::elements;
-use crate::api::BudgetView;
+use cowhand_web::api::BudgetView;
 
 fn amount(unit: Unit, amount: f64) -> String {
     match unit {

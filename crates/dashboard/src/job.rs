@@ -12,7 +12,7 @@ use super::layout::{Frame, Tab};
 use super::output::{LINES_PER_PAGE, OutputForm, OutputWindow};
 use super::text::{self, ShownMessage, Text};
 use super::{PageAnswer, Pages, Params, asks, elements, hook_runs, now, reports, workspace};
-use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
+use cowhand_web::api::{Cancellation, JobView, SourceReport, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

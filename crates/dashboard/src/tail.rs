@@ -8,7 +8,7 @@ use cowhand_core::id::JobId;
 
 use super::Pages;
 use super::output;
-use crate::api::{ApiProblem, Code, Lines};
+use cowhand_web::api::{ApiProblem, Code, Lines};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct TailCache(Arc<Mutex<HashMap<JobId, Tail>>>);

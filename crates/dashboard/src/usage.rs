@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
 use super::{PageAnswer, Pages, Params, budgets, elements, query};
-use crate::api::{DayUsage, UsageView};
+use cowhand_web::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

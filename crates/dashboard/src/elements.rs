@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 
 use super::text::{Text, plain, short, short_message};
-use crate::api::segment;
+use cowhand_web::api::segment;
 
 /// Renders the shapes of all statuses once, so that other elements can refer to them by name.
 pub(super) fn symbols() -> Markup {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty};
 use super::{PageAnswer, Pages, Params, elements, now, query};
-use crate::api::{AgentView, Page, segment};
+use cowhand_web::api::{AgentView, Page, segment};
 
 /// Query of the page. All fields are text, because a form sends an empty text for a field without a value.
 #[derive(Debug, Default, Deserialize)]

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::layout::{Frame, Tab, empty, part};
 use super::text::{Text, short};
 use super::{PageAnswer, Pages, elements, now};
-use crate::api::{ApiProblem, Code, NodeView, Page, StatusView, segment};
 use cowhand_store::TokenRecord;
+use cowhand_web::api::{ApiProblem, Code, NodeView, Page, StatusView, segment};
 
 pub(super) async fn page(
     State(pages): State<Pages>,

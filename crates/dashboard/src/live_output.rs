@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::Pages;
 use super::output::{OutputForm, render_partial};
-use crate::api::{ApiProblem, KEEP_ALIVE_EVERY, Lines, segment};
+use cowhand_web::api::{ApiProblem, KEEP_ALIVE_EVERY, Lines, segment};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct LiveQuery {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty};
 use super::{PageAnswer, Pages, Params, elements, text};
-use crate::api::Page;
+use cowhand_web::api::Page;
 
 const EVENTS_PER_PAGE: i64 = 100;
 

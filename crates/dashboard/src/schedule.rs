@@ -10,8 +10,8 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::text::ShownMessage;
 use super::{PageAnswer, Pages, definition, elements, now, removed, text};
-use crate::api::{FiringView, Page, ScheduleWithFirings, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_web::api::{FiringView, Page, ScheduleWithFirings, segment};
 
 pub(super) async fn page(
     State(pages): State<Pages>,

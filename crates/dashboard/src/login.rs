@@ -14,9 +14,9 @@ use tracing::{info, warn};
 
 use super::text::ShownMessage;
 use super::{Pages, public_page};
-use crate::api::{ApiProblem, Code, CreatedToken, Logins, TokenRequest};
-use crate::server::rate_limit::RateLimit;
 use cowhand_store::audit;
+use cowhand_web::api::{ApiProblem, Code, CreatedToken, Logins, TokenRequest};
+use cowhand_web::server::RateLimit;
 
 const TOKEN_DAYS: u32 = 30;
 

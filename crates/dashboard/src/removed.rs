@@ -7,8 +7,8 @@ use maud::html;
 use super::layout::{Frame, Tab, part};
 use super::text::{ShownMessage, Text};
 use super::{PageAnswer, Pages, jobs, now, query};
-use crate::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, removed_agent_sentence};
 use cowhand_engine::error::schedule_left;
+use cowhand_web::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, removed_agent_sentence};
 
 /// Builds the page. `problem` is the API's answer to the request for the agent or schedule. Returns `problem` if it is
 /// not `NotFound`, or if the agent or schedule has neither jobs nor firings.

@@ -8,8 +8,8 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::{PageAnswer, Pages, elements, jobs, now, removed, text};
-use crate::api::{AgentView, Page, StatusView, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_web::api::{AgentView, Page, StatusView, segment};
 
 pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> PageAnswer {
     let now = now();

@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::api::{ApiProblem, hash};
+use cowhand_web::api::{ApiProblem, hash};
 
 #[derive(Debug)]
 struct Asset {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::text::{ShownMessage, plain, short, short_message};
 use super::{Pages, elements, layout};
-use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
+use cowhand_web::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
 /// Maximum number of lines of a diff on the page. A longer page is slow and hard to read.
 const MAX_DIFF_LINES: usize = 3000;

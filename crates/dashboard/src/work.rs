@@ -10,9 +10,9 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::{PageAnswer, Pages, elements, now, text};
-use crate::api::{Page, QueueProblem, WorkView};
 use cowhand_engine::queues::given_up::{GivenUp, TakenBy};
 use cowhand_engine::queues::{ItemStatus, ItemView};
+use cowhand_web::api::{Page, QueueProblem, WorkView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
@@ -100,7 +100,7 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
                         td.wide { (priority(view)) }
                         td { (elements::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
                         td { @match view.held_by.as_ref().or(view.claimed_by.as_ref()) {
-                            Some(holder) if view.held_by.is_some() && holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
+                            Some(holder) if view.held_by.is_some() && holder.starts_with("job-") => a.id href={ "/jobs/" (cowhand_web::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
                             Some(holder) => span.any { (text::short(holder, 40)) },
                             None if let Some(node) = &view.claiming_on => span.any.muted { "being claimed by " (text::short(node, 40)) },
                             None => span.muted { "–" },

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty};
 use super::text::short;
 use super::{PageAnswer, Pages, elements};
-use crate::api::{Lane, PastFiring, Timeline};
+use cowhand_web::api::{Lane, PastFiring, Timeline};
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let timeline: Timeline = pages.client.get("timeline").await?;

@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiff};
 use super::layout::{Frame, Tab};
 use super::text::plain;
 use super::{PageAnswer, Pages, elements, output};
-use crate::api::{ApiProblem, segment};
+use cowhand_web::api::{ApiProblem, segment};
 
 /// Largest number of lines of each job's output that are compared.
 const MAX_COMPARED_LINES: usize = 2000;

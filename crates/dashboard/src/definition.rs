@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::text::{Text, short};
 use super::{Pages, ProblemPage, elements};
-use crate::api::{Code, StatusView, segment};
 use cowhand_engine::fleet::ScheduleView;
+use cowhand_web::api::{Code, StatusView, segment};
 
 /// Definition of a schedule, with the address of its webhook.
 #[derive(Debug, Default)]
