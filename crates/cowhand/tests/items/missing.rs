@@ -237,7 +237,10 @@ fn dropped(event: &Event) -> &str {
 /// job works on the new text.
 #[tokio::test]
 async fn a_result_does_not_close_new_work_of_the_same_name() {
-    let scene = Scene::new(UNTIL_GO, "", OFTEN);
+    // The second job waits until the first result was looked at.
+    let script = "echo $COWHAND_WORK_ITEM_TITLE >> titles; [ $(wc -l < titles) = 1 ] && go=go || go=go-on; \
+                  while [ ! -e $go ]; do sleep 0.05; done";
+    let scene = Scene::new(script, "", OFTEN);
     scene.task("one", "");
     let fleet = Arc::new(scene.started().await);
     let mut events = fleet.subscribe_after(0);
@@ -254,6 +257,7 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     let result = view.dropped_result.expect("the item says that a result was dropped");
     let first = jobs(&fleet).await.swap_remove(0);
     assert_eq!((Some(result.job), first.status()), (told.job, JobStatus::Completed));
+    fs::write(scene.path("go-on"), "").unwrap();
     soon(until(&mut events, 1, is_reported)).await;
     let firings: Page<FiringView> = client.get("schedules/worker/poll/firings").await.unwrap();
     let said = format!(

@@ -114,6 +114,7 @@ impl Surfaces<'_> {
         assert_eq!(page.contains("is turned off by"), place.is_some(), "{name}: {page}");
         assert!(place.is_none_or(|place| page.contains(&escaped(place)) && !page.contains("/enable\"")));
         if let Some(note) = view["skip_note"].as_str() {
+            let page = page.replace("<code>", "`").replace("</code>", "`");
             assert!(page.contains(&escaped(note)), "{name}: {note} in {page}");
         }
         let page = self.page(&format!("/agents/{agent}")).await;
