@@ -74,7 +74,26 @@ impl Runtime {
 
     /// Checks whether its program asks before it uses a tool.
     pub const fn asks(self) -> bool {
-        matches!(self, Self::Claude | Self::Acp)
+        match self {
+            Self::Claude | Self::Acp => true,
+            Self::Codex | Self::Gemini | Self::Opencode | Self::Command => false,
+        }
+    }
+
+    /// Checks whether the system prompt is an argument of its program, which other users of the machine can read.
+    pub const fn has_prompt_in_argument(self) -> bool {
+        match self {
+            Self::Codex => true,
+            Self::Claude | Self::Gemini | Self::Opencode | Self::Acp | Self::Command => false,
+        }
+    }
+
+    /// Checks whether its program uses a tool of an MCP server only with permission.
+    pub const fn needs_permission_for_servers(self) -> bool {
+        match self {
+            Self::Claude => true,
+            Self::Codex | Self::Gemini | Self::Opencode | Self::Acp | Self::Command => false,
+        }
     }
 
     /// Returns the keys of an agent that are not passed to its program, with the reasons.

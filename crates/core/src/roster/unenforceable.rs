@@ -46,7 +46,11 @@ impl Agent {
                 Default | Plan | Delegate | DontAsk | Ask => true,
             }
         };
-        if !matches!(runtime, Runtime::Codex | Runtime::Command) {
+        let can_restrict = match runtime {
+            Runtime::Claude | Runtime::Gemini | Runtime::Opencode | Runtime::Acp => true,
+            Runtime::Codex | Runtime::Command => false,
+        };
+        if can_restrict {
             None
         } else if !self.tools.denied.is_empty() {
             Some("denied_tools")

@@ -8,7 +8,6 @@ use std::time::Duration;
 use cowhand_core::mcp::McpServer;
 use cowhand_core::permission::{PermissionMode, Permissions};
 use cowhand_core::roster::{Agent, OWN_SERVER};
-use cowhand_core::runtime::Runtime;
 use cowhand_core::sandbox::SandboxKind;
 use jiff::SignedDuration;
 
@@ -77,7 +76,7 @@ impl AttemptTask {
         if !agent.needs_job_channel() {
             return Ok(agent);
         }
-        if !is_ask_mode && agent.runtime() == Runtime::Claude {
+        if !is_ask_mode && agent.runtime().needs_permission_for_servers() {
             // Without the mode `ask`, nobody can be asked for permission to use these tools, so they are allowed.
             let tools = ["ask_person", "work_item", "schedule_followup", "report"];
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));

@@ -2,7 +2,6 @@
 
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, JobRestrictions};
-use cowhand_core::runtime::Runtime;
 use jiff::SignedDuration;
 use tracing::warn;
 
@@ -153,6 +152,6 @@ impl AttemptTask {
 /// Refuses an agent whose `system_prompt` contains a secret, if its runtime passes the system prompt as an argument.
 fn refuse_secret_in_argument(agent: &Agent, redactor: &Redactor) -> Result<(), CannotStart> {
     let Some(prompt) = agent.system_prompt.as_deref() else { return Ok(()) };
-    let is_visible = agent.runtime() == Runtime::Codex && redactor.redact(prompt) != prompt;
+    let is_visible = agent.runtime().has_prompt_in_argument() && redactor.redact(prompt) != prompt;
     if is_visible { Err(CannotStart::SecretInArgument) } else { Ok(()) }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::backoff::Backoff;
 use cowhand_core::job::{CancelReason, Closing};
 use cowhand_core::work::{ClaimResult, ReleaseResult, WorkItemId};
 use futures_util::future::try_join_all;
@@ -23,7 +24,8 @@ use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, can_claim_
 
 /// Time after which a source that does not answer counts as failed. Shorter than the lease.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
-const MAX_DELIVERY_PAUSE: SignedDuration = SignedDuration::from_mins(10);
+const DELIVERY_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_secs(2), SignedDuration::from_mins(10));
 /// Longest time between two searches for due deliveries and renewals while an item is held.
 const POLL_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// Largest number of deliveries at the same time.
@@ -112,7 +114,7 @@ impl Outbox {
             }
             return store.drop_item(entry, error.to_string(), self.now()).await;
         }
-        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(MAX_DELIVERY_PAUSE);
+        let pause = DELIVERY_BACKOFF.after(tries.saturating_add(1));
         let retry_after =
             error.retry_after().and_then(|retry_after| SignedDuration::try_from(retry_after).ok());
         let retry_at = self.in_future(retry_after.unwrap_or(pause));

@@ -79,7 +79,12 @@ fn redactor_of(fleet: &SecretInputs<'_>, agent: Option<&Agent>) -> Redactor {
     let schedules = agents().flat_map(|agent| &agent.schedules);
     let of_schedules = schedules.filter_map(|schedule| match schedule.trigger.kind() {
         TriggerKind::Webhook { secret, .. } => secret.map(str::to_owned),
-        _ => None,
+        TriggerKind::Clock(_)
+        | TriggerKind::Hand
+        | TriggerKind::Chat
+        | TriggerKind::Event(_)
+        | TriggerKind::Github { .. }
+        | TriggerKind::Tasks { .. } => None,
     });
     let named = fleet.named.iter().filter_map(|name| fleet.context.variable(name));
     let store = fleet.roster.store.as_deref().map(passwords).unwrap_or_default();
