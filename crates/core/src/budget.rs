@@ -120,7 +120,7 @@ pub enum Breach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Scope")]
-pub enum BudgetScope {
+pub enum BudgetOwner {
     Agent,
     Fleet,
 }
@@ -142,7 +142,7 @@ pub enum Unit {
 }
 
 written_as! {
-    BudgetScope { Agent = "agent", Fleet = "fleet" }
+    BudgetOwner { Agent = "agent", Fleet = "fleet" }
     BudgetWindow { Job = "job", Day = "day", Month = "month" }
     Unit { Usd = "usd", Tokens = "tokens" }
 }
@@ -165,7 +165,7 @@ pub struct Reservation {
 /// A budget that is used up, or has no room for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
-    pub scope: BudgetScope,
+    pub scope: BudgetOwner,
     pub window: BudgetWindow,
     pub unit: Unit,
     /// The limit, in millionths of a dollar or in tokens, like all following amounts.
@@ -361,7 +361,7 @@ impl SpendLimits {
         own: &'s Spending,
         fleet: &'s Spending,
     ) -> impl Iterator<Item = OverBudget> + 's {
-        let owners = [(BudgetScope::Agent, &self.own, own), (BudgetScope::Fleet, &self.fleet, fleet)];
+        let owners = [(BudgetOwner::Agent, &self.own, own), (BudgetOwner::Fleet, &self.fleet, fleet)];
         owners.into_iter().flat_map(move |(scope, budget, spending)| {
             [BudgetWindow::Day, BudgetWindow::Month].into_iter().filter_map(move |window| {
                 let limit = budget.limit(window, unit)?;
@@ -418,7 +418,7 @@ impl SpendLimits {
     /// far, including this attempt. Reservations of other attempts do not count.
     pub fn used_up(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
-            let job_window = [(BudgetScope::Agent, &self.own), (BudgetScope::Fleet, &self.fleet)];
+            let job_window = [(BudgetOwner::Agent, &self.own), (BudgetOwner::Fleet, &self.fleet)];
             let job_window = job_window.into_iter().filter_map(|(scope, budget)| {
                 let limit = budget.limit(BudgetWindow::Job, unit)?;
                 let spent = job.get(unit);

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Span, SpanRound, Timestamp, Unit};
 
 /// Formats a duration with at most two units, rounded: `59s`, `1m 5s`, `2h`, `1d 1h`. A duration that is negative, or
 /// too long for a [`Span`], becomes `0s`.
-pub fn in_words(duration: SignedDuration) -> String {
+pub fn rounded(duration: SignedDuration) -> String {
     let smallest = match duration.as_secs() {
         86_400.. => Unit::Hour,
         3_600..86_400 => Unit::Minute,
@@ -21,29 +21,32 @@ pub fn exact(limit: SignedDuration) -> String {
     format!("{limit:#}")
 }
 
-/// Formats a number of seconds as [`in_words`] does.
-pub fn seconds_in_words(count: u64) -> String {
-    in_words(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX)))
+/// Formats a number of seconds as [`rounded`] does.
+pub fn rounded_seconds(count: u64) -> String {
+    rounded(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX)))
 }
 
 /// Formats the time until `at`: `in 2h 10m`, or `now` if `at` has passed or is less than half a second away.
 pub fn until(now: Timestamp, at: Timestamp) -> String {
-    match in_words(at.duration_since(now)) {
+    match rounded(at.duration_since(now)) {
         words if words == ZERO => "now".to_owned(),
         words => format!("in {words}"),
     }
 }
 
 /// Formats `at` relative to now: `3m 5s ago` or `just now`, or as [`until`] does if `at` is in the future.
-pub fn from_now(now: Timestamp, at: Timestamp) -> String {
+pub fn relative_to_now(now: Timestamp, at: Timestamp) -> String {
     if at > now {
         return until(now, at);
     }
-    match in_words(now.duration_since(at)) {
+    match rounded(now.duration_since(at)) {
         words if words == ZERO => "just now".to_owned(),
         words => format!("{words} ago"),
     }
 }
+
+// The old names, until the pages of the dashboard use the new names.
+pub use self::{relative_to_now as from_now, rounded as in_words, rounded_seconds as seconds_in_words};
 
 const ZERO: &str = "0s";
 
@@ -56,10 +59,10 @@ mod tests {
         let cases = include_str!("../../../tests/durations.json");
         let cases: Vec<(i64, String)> = serde_json::from_str(cases).unwrap();
         for (milliseconds, expected) in cases {
-            assert_eq!(in_words(SignedDuration::from_millis(milliseconds)), expected, "{milliseconds}");
+            assert_eq!(rounded(SignedDuration::from_millis(milliseconds)), expected, "{milliseconds}");
         }
-        assert_eq!(in_words(SignedDuration::from_secs(-5)), "0s");
-        assert_eq!(seconds_in_words(3_725), "1h 2m");
+        assert_eq!(rounded(SignedDuration::from_secs(-5)), "0s");
+        assert_eq!(rounded_seconds(3_725), "1h 2m");
         assert_eq!(exact(SignedDuration::from_millis(3_725_500)), "1h 2m 5s 500ms");
     }
 
@@ -67,10 +70,10 @@ mod tests {
     fn times_are_written_relative_to_now() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let at = |milliseconds: i64| now + SignedDuration::from_millis(milliseconds);
-        assert_eq!(from_now(now, at(-65_000)), "1m 5s ago");
-        assert_eq!(from_now(now, at(90_061_000)), "in 1d 1h");
-        assert_eq!(from_now(now, now), "just now");
-        assert_eq!(from_now(now, at(300)), "now");
+        assert_eq!(relative_to_now(now, at(-65_000)), "1m 5s ago");
+        assert_eq!(relative_to_now(now, at(90_061_000)), "in 1d 1h");
+        assert_eq!(relative_to_now(now, now), "just now");
+        assert_eq!(relative_to_now(now, at(300)), "now");
         assert_eq!(until(now, at(-3_000)), "now");
         assert_eq!(until(now, at(3_000)), "in 3s");
     }

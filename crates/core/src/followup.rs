@@ -29,8 +29,8 @@ pub struct Followups {
     pub from: Vec<String>,
 }
 
-const MIN_FOLLOWUP_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
-const CHAIN_EXPIRES_AFTER: SignedDuration = SignedDuration::from_hours(7 * 24);
+const DEFAULT_MIN_INTERVAL: Interval = Interval::minutes(1);
+const DEFAULT_EXPIRES: Interval = Interval::days(7);
 
 /// State of a chain when another follow-up is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,16 @@ pub struct RefusedFollowup {
 }
 
 impl Followups {
+    /// Returns `min_interval`, or its default.
+    pub fn min_interval(&self) -> Interval {
+        self.min_interval.unwrap_or(DEFAULT_MIN_INTERVAL)
+    }
+
+    /// Returns `expires`, or its default.
+    pub fn expires(&self) -> Interval {
+        self.expires.unwrap_or(DEFAULT_EXPIRES)
+    }
+
     /// Returns the earliest start of the next follow-up: `requested`, or later because of `min_interval`. Refuses the
     /// follow-up if the chain has `max` follow-ups, or if the start would be after the end of the chain (`expires`).
     pub fn next(
@@ -85,11 +95,10 @@ impl Followups {
             return Err(FollowupRefused::TooMany { made: chain.made, max });
         }
         let after = |from: Timestamp, wait: SignedDuration| from.checked_add(wait).unwrap_or(Timestamp::MAX);
-        let begins =
-            requested.max(after(now, self.min_interval.map_or(MIN_FOLLOWUP_INTERVAL, Interval::duration)));
-        let end = after(chain.began, self.expires.map_or(CHAIN_EXPIRES_AFTER, Interval::duration));
+        let expires = self.expires();
+        let begins = requested.max(after(now, self.min_interval().duration()));
+        let end = after(chain.began, expires.duration());
         if begins > end {
-            let expires = self.expires.unwrap_or(Interval::seconds(CHAIN_EXPIRES_AFTER.as_secs()));
             let began = chain.began;
             return Err(if requested > end || now > end {
                 FollowupRefused::TooLong { began, expires }

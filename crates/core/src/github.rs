@@ -23,7 +23,7 @@ pub struct AppAuth {
     /// Environment variable that contains the private key in PEM form.
     #[serde(default)]
     pub private_key_env: Option<String>,
-    /// File with the private key in PEM form; a relative path starts in the directory of the root config file.
+    /// File with the private key in PEM form; a relative path starts in the directory of the root file.
     #[serde(default)]
     pub private_key_file: Option<String>,
 }

@@ -52,6 +52,14 @@ impl Interval {
         Self { count, unit: Unit::Second }
     }
 
+    pub const fn minutes(count: i64) -> Self {
+        Self { count, unit: Unit::Minute }
+    }
+
+    pub const fn days(count: i64) -> Self {
+        Self { count, unit: Unit::Day }
+    }
+
     pub const fn duration(self) -> SignedDuration {
         SignedDuration::from_secs(self.count * self.unit.seconds())
     }

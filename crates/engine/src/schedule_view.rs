@@ -252,7 +252,7 @@ impl ScheduleView {
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return None;
         }
-        let since = duration::from_now(now, *since);
+        let since = duration::relative_to_now(now, *since);
         Some(format!(
             "since {since}: {message}; cowhand tries again. After the cause is corrected, for example the token in `.env`, \
              `cowhand reload` tries again at once"

@@ -9,32 +9,32 @@ use std::time::Duration;
 /// Streams that are read, each by its own thread.
 #[derive(Debug)]
 pub(super) struct BoundedStreams {
-    begun: usize,
+    stream_count: usize,
     ended: (Sender<io::Result<()>>, Receiver<io::Result<()>>),
 }
 
 impl Default for BoundedStreams {
     fn default() -> Self {
-        Self { begun: 0, ended: channel() }
+        Self { stream_count: 0, ended: channel() }
     }
 }
 
-/// Timeout for the end of the streams. The processes of the hook have ended, but another process may hold a stream
+/// Timeout for the end of each stream. The processes of the hook have ended, but another process may hold a stream
 /// open.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl BoundedStreams {
     /// Writes the first `limit` bytes to the file and discards the rest, so that the writer is not blocked.
     pub(super) fn keep(&mut self, from: impl Read + Send + 'static, to: File, limit: u64) {
-        self.begun += 1;
+        self.stream_count += 1;
         let ended = self.ended.0.clone();
         // Sending fails only if the keeper is about to exit.
         std::thread::spawn(move || ended.send(copy(from, to, limit)).ok());
     }
 
-    /// Waits until all output is in the files.
+    /// Waits until all streams have ended, at most [`STREAM_END_TIMEOUT`] for each. Returns the first error of a copy.
     pub(super) fn finish(self) -> io::Result<()> {
-        for _ in 0..self.begun {
+        for _ in 0..self.stream_count {
             match self.ended.1.recv_timeout(STREAM_END_TIMEOUT) {
                 Ok(copied) => copied?,
                 Err(_) => return Ok(()),

@@ -8,12 +8,13 @@ use serde::Serialize;
 /// Use of GitHub's rate limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Quota {
-    /// Main rate limit, as the last answer stated it.
+    /// The rate limit `core`, as the last answer that named it stated it.
     pub rate_limit: Option<RateLimitInfo>,
+    /// Number of answered requests, including `conditional_hits`.
     pub requests: u64,
     /// Number of answers with the status 304, which says that nothing has changed. They do not count against the limit.
     pub conditional_hits: u64,
-    /// Number of waits before a retry.
+    /// Number of times that the client waited, after a failure or because of `blocked_until`.
     pub waits: u64,
     /// Total length of these waits.
     pub waited: Duration,

@@ -266,21 +266,21 @@ fn a_used_up_budget_stops_a_running_attempt() {
     let nothing = Spending::default();
     let table = [
         ("less than the job budget is spent", 0.99, nothing, nothing, None),
-        ("the job budget is used up", 1.0, nothing, nothing, Some((BudgetScope::Agent, BudgetWindow::Job))),
+        ("the job budget is used up", 1.0, nothing, nothing, Some((BudgetOwner::Agent, BudgetWindow::Job))),
         ("reservations of other attempts are not spent", 0.5, spending(4.0, 4.0, 0.5, 9.0), nothing, None),
         (
             "reported amounts of running attempts are spent",
             0.5,
             spending(4.0, 4.0, 1.0, 1.0),
             nothing,
-            Some((BudgetScope::Agent, BudgetWindow::Day)),
+            Some((BudgetOwner::Agent, BudgetWindow::Day)),
         ),
         (
             "the monthly budget of the fleet is used up",
             0.5,
             nothing,
             spending(0.0, 49.0, 1.2, 2.0),
-            Some((BudgetScope::Fleet, BudgetWindow::Month)),
+            Some((BudgetOwner::Fleet, BudgetWindow::Month)),
         ),
     ];
     for (name, job, own_spent, by_all, expected) in table {
@@ -310,7 +310,7 @@ fn sentences() {
     let zone = TimeZone::get("Europe/Berlin").unwrap();
     let until = Some(at("2026-03-10T23:00:00Z"));
     let day = OverBudget {
-        scope: BudgetScope::Agent,
+        scope: BudgetOwner::Agent,
         window: BudgetWindow::Day,
         unit: Unit::Usd,
         limit: 5_000_000,
@@ -321,7 +321,7 @@ fn sentences() {
     };
     let job = OverBudget { window: BudgetWindow::Job, limit: 50_000, spent: 61_000, until: None, ..day };
     let tight = OverBudget {
-        scope: BudgetScope::Fleet,
+        scope: BudgetOwner::Fleet,
         spent: 3_000_000,
         reserved: 1_500_000,
         needed: 700_000,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use super::{BudgetScope, BudgetWindow, OverBudget, Unit, microdollars};
+use super::{BudgetOwner, BudgetWindow, OverBudget, Unit, microdollars};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
@@ -111,12 +111,12 @@ struct Owner<'a> {
 impl fmt::Display for Owner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.over.window, self.over.scope) {
-            (BudgetWindow::Job, BudgetScope::Agent) => write!(f, "{}'s job budget", self.agent),
-            (BudgetWindow::Job, BudgetScope::Fleet) => write!(f, "the fleet's job budget"),
-            (BudgetWindow::Day, BudgetScope::Agent) => write!(f, "{}'s daily budget", self.agent),
-            (BudgetWindow::Month, BudgetScope::Agent) => write!(f, "{}'s monthly budget", self.agent),
-            (BudgetWindow::Day, BudgetScope::Fleet) => write!(f, "the fleet's daily budget"),
-            (BudgetWindow::Month, BudgetScope::Fleet) => write!(f, "the fleet's monthly budget"),
+            (BudgetWindow::Job, BudgetOwner::Agent) => write!(f, "{}'s job budget", self.agent),
+            (BudgetWindow::Job, BudgetOwner::Fleet) => write!(f, "the fleet's job budget"),
+            (BudgetWindow::Day, BudgetOwner::Agent) => write!(f, "{}'s daily budget", self.agent),
+            (BudgetWindow::Month, BudgetOwner::Agent) => write!(f, "{}'s monthly budget", self.agent),
+            (BudgetWindow::Day, BudgetOwner::Fleet) => write!(f, "the fleet's daily budget"),
+            (BudgetWindow::Month, BudgetOwner::Fleet) => write!(f, "the fleet's monthly budget"),
         }
     }
 }

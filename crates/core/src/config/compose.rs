@@ -78,7 +78,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     if let Some(written) = node.get("budget") {
-        unused::of_budget(&mut loader.unused, written, &loader.budget.limits, "budget");
+        unused::check_budget(&mut loader.unused, written, &loader.budget.limits, "budget");
     }
     let written = checked.value.get("server");
     let server = written.and_then(|value| ServerConfig::deserialize(value).ok()).unwrap_or_default();

@@ -11,6 +11,7 @@
 //! problems are collected; loading does not stop at the first problem.
 
 mod agent;
+mod allowed_keys;
 mod checks;
 mod compose;
 pub mod editor;
@@ -30,7 +31,6 @@ mod scalar;
 mod schema;
 mod schema_check;
 mod secret;
-mod section;
 pub mod suggest;
 mod syntax;
 

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
+use super::allowed_keys::{AllowedKeys, is_open, kinds_of, tag_key_of, variants_of};
 use super::hint;
 use super::node::{Entry, Location, Node, Scalar, Sources, Value};
 use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
 use super::schema::{ConfigSchema, SCHEMA, aliases_of};
 use super::secret;
-use super::section::{AllowedKeys, is_open, kinds_of, tag_of, variants_of};
 use super::suggest::{closest, did_you_mean, one_of};
 
 /// Options for the interpretation of a tree.
@@ -182,16 +182,16 @@ impl Checker<'_> {
         schema: &'static Json,
         variants: &[&'static Json],
     ) -> Option<Json> {
-        let sections = self.sections(node, blame, schema, variants);
+        let allowed = self.allowed_keys(node, blame, schema, variants);
         let Value::Map(map) = &mut node.value else { return None };
         let mut out = JsonMap::new();
         for (written, mut entry) in std::mem::take(&mut map.entries) {
-            let Some((name, property)) = sections.find(&written) else {
-                self.unknown_key(&written, &entry, schema, &sections);
+            let Some((name, property)) = allowed.find(&written) else {
+                self.unknown_key(&written, &entry, schema, &allowed);
                 map.entries.insert(written, entry);
                 continue;
             };
-            if sections.wrong_tag == Some(name) {
+            if allowed.wrong_tag_key == Some(name) {
                 map.entries.insert(written, entry);
                 continue;
             }
@@ -204,7 +204,7 @@ impl Checker<'_> {
             self.path.pop();
         }
         if !self.reading.partial {
-            self.missing_keys(node, blame, &sections);
+            self.missing_keys(node, blame, &allowed);
         }
         Some(Json::Object(out))
     }
@@ -261,7 +261,7 @@ impl Checker<'_> {
     }
 
     /// Returns the properties that apply here: the properties of the object and of the variant that `type` names.
-    fn sections(
+    fn allowed_keys(
         &mut self,
         node: &Node,
         blame: Location,
@@ -270,70 +270,70 @@ impl Checker<'_> {
     ) -> AllowedKeys {
         let own = schema.get("properties").is_some().then_some(schema);
         let more = schema.get("additionalProperties").filter(|more| more.as_bool() != Some(false));
-        let mut sections =
-            AllowedKeys { chosen: own.into_iter().collect(), more, sure: true, ..AllowedKeys::default() };
-        let Some(tag) = tag_of(variants) else { return sections };
+        let mut allowed =
+            AllowedKeys { applicable: own.into_iter().collect(), more, sure: true, ..AllowedKeys::default() };
+        let Some(tag) = tag_key_of(variants) else { return allowed };
         let word_of =
             |variant: &'static Json| variant["properties"][tag]["const"].as_str().unwrap_or_default();
         let words: Vec<&str> = variants.iter().map(|variant| word_of(variant)).collect();
         let written = node.get(tag).and_then(Node::text);
         let chosen = written.and_then(|text| variants.iter().find(|variant| word_of(variant) == text));
         if let Some(variant) = chosen {
-            sections.chosen.push(variant);
-            sections.variants = variants.to_vec();
-            sections.tag = Some(word_of(variant));
-            return sections;
+            allowed.applicable.push(variant);
+            allowed.variants = variants.to_vec();
+            allowed.tag_value = Some(word_of(variant));
+            return allowed;
         }
         // If the variant is not known, allow the keys of all variants, so that a key is reported only if no variant has
         // it.
-        sections.chosen.extend(variants);
-        sections.sure = false;
+        allowed.applicable.extend(variants);
+        allowed.sure = false;
         if let Some(Node { value: Value::Scalar(scalar), at }) = node.get(tag).filter(|_| written.is_some()) {
-            sections.wrong_tag = Some(tag);
+            allowed.wrong_tag_key = Some(tag);
             self.path.push(Step::key(tag));
             self.not_one_of(scalar, *at, &words);
             self.path.pop();
         } else if !self.reading.partial && node.get(tag).is_none() {
             self.error(blame, format!("`{tag}` is missing"), Some(format!("it is one of {}", one_of(words))));
         }
-        sections
+        allowed
     }
 
-    fn missing_keys(&mut self, node: &Node, blame: Location, sections: &AllowedKeys) {
-        if !sections.sure {
+    fn missing_keys(&mut self, node: &Node, blame: Location, allowed: &AllowedKeys) {
+        if !allowed.sure {
             return;
         }
         let required =
-            sections.chosen.iter().filter_map(|schema| schema.get("required")?.as_array()).flatten();
+            allowed.applicable.iter().filter_map(|schema| schema.get("required")?.as_array()).flatten();
         for name in required.filter_map(Json::as_str) {
             if node.get(name).is_none() {
-                let other = sections.find(name).and_then(|(_, property)| aliases_of(property).next());
+                let other = allowed.find(name).and_then(|(_, property)| aliases_of(property).next());
                 let shown = other.filter(|(_, old)| !old).map_or(name, |(alias, _)| alias);
-                let of = sections.tag.map(|tag| format!(" (for `type: {tag}`)")).unwrap_or_default();
+                let of = allowed.tag_value.map(|tag| format!(" (for `type: {tag}`)")).unwrap_or_default();
                 self.error(blame, format!("`{shown}` is missing{of}"), None);
             }
         }
     }
 
-    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &AllowedKeys) {
+    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, allowed: &AllowedKeys) {
         let strict = schema.get("x-strict").is_some();
         let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
         let hint = hint::of_key(&self.names(), key).map(str::to_owned);
         self.path.push(Step::key(key));
-        let elsewhere = sections.types_with(key);
-        let (message, help) = match sections.tag {
+        let elsewhere = allowed.types_with(key);
+        let (message, help) = match allowed.tag_value {
             Some(tag) if !elsewhere.is_empty() => {
                 let types: Vec<String> = elsewhere.iter().map(|word| format!("type: {word}")).collect();
                 let help = format!("it belongs to {}", one_of(types.iter().map(String::as_str)));
                 (format!("`{key}` does not belong to `type: {tag}`"), Some(help))
             }
             _ => {
-                let close = || did_you_mean(key, sections.names());
-                (format!("unknown key `{key}`"), hint.or_else(close).or_else(|| sections.list()))
+                let close = || did_you_mean(key, allowed.names());
+                (format!("unknown key `{key}`"), hint.or_else(close).or_else(|| allowed.list()))
             }
         };
         // A value that belongs to a secret key is also secret under a misspelt name.
-        let meant = closest(key, sections.names()).and_then(|name| sections.find(name));
+        let meant = closest(key, allowed.names()).and_then(|name| allowed.find(name));
         let meant_secret = meant.is_some_and(|(_, property)| property.get("x-secret").is_some());
         if meant_secret || secret::looks_secret(key) {
             self.problems.secret_at(entry.key_at);

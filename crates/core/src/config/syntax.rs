@@ -26,7 +26,7 @@ pub(super) fn syntax_mistake(text: &str, kind: &ErrorKind, offset: usize) -> Opt
         | ErrorKind::UnexpectedCharacter { .. } => {
             let rest = text.get(offset..)?;
             let first = rest.chars().next().filter(|first| matches!(first, '*' | '&' | '@' | '`' | '%'))?;
-            let mistake = needs_quotes(text, offset, &first.to_string());
+            let mistake = quotes_mistake(text, offset, &first.to_string());
             let name: String =
                 rest.chars().skip(1).take_while(|character| character.is_alphanumeric()).collect();
             if *kind == ErrorKind::UnknownAnchor && !name.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn syntax_mistake(text: &str, kind: &ErrorKind, offset: usize) -> Opt
     }
 }
 
-/// Finds a value with a colon and a blank in it, which YAML takes for a second key; `at` is the position of the colon.
+/// Finds a value with a colon and a space in it, which YAML takes for a second key; `at` is the position of the colon.
 fn colon(text: &str, at: usize) -> Option<SyntaxMistake> {
     text.get(at..)?.strip_prefix(':')?;
     let (before, _) = around(text, at);
@@ -49,9 +49,9 @@ fn colon(text: &str, at: usize) -> Option<SyntaxMistake> {
     if value.is_empty() || value.starts_with(['"', '\'', '{', '[', '|', '>']) || key.contains('#') {
         return None;
     }
-    let mistake = needs_quotes(text, at - value.len(), "");
+    let mistake = quotes_mistake(text, at - value.len(), "");
     Some(SyntaxMistake {
-        message: "a text with a colon and a blank in it needs quotes".to_owned(),
+        message: "a text with a colon and a space in it needs quotes".to_owned(),
         ..mistake
     })
 }
@@ -59,10 +59,10 @@ fn colon(text: &str, at: usize) -> Option<SyntaxMistake> {
 /// Finds a value that begins with `{{`, which YAML takes for a map; `inner` is the position of the second brace.
 pub(super) fn braces(text: &str, inner: usize) -> Option<SyntaxMistake> {
     let outer = inner.checked_sub(1)?;
-    text.get(outer..)?.starts_with("{{").then(|| needs_quotes(text, outer, "{{"))
+    text.get(outer..)?.starts_with("{{").then(|| quotes_mistake(text, outer, "{{"))
 }
 
-fn needs_quotes(text: &str, start: usize, with: &str) -> SyntaxMistake {
+fn quotes_mistake(text: &str, start: usize, with: &str) -> SyntaxMistake {
     let (before, rest) = around(text, start);
     let key = key_before(before);
     let is_secret = key.is_some_and(secret::looks_secret);
@@ -90,13 +90,20 @@ fn key_before(before: &str) -> Option<&str> {
 }
 
 /// Returns the value at the start of `rest`. It ends at a comment or with the line, and inside `{ }` and `[ ]` at the
-/// next comma or closing bracket.
+/// next comma or closing bracket; a placeholder `{{ … }}` belongs to the value.
 fn value_of<'a>(before: &str, rest: &'a str) -> &'a str {
     let count = |characters: [char; 2]| before.matches(characters).count();
     let inside = count(['{', '[']) > count(['}', ']']);
     let end = if inside {
-        let from = rest.find("}}").map_or(0, |braces| braces + 2);
-        rest[from..].find([',', '}', ']']).map(|end| from + end)
+        let mut from = 0;
+        loop {
+            let end = rest[from..].find([',', '}', ']']).map(|end| from + end);
+            let placeholder = rest[from..end.unwrap_or(rest.len())].find("{{").map(|begin| from + begin);
+            match placeholder.and_then(|begin| Some(begin + rest[begin..].find("}}")?)) {
+                Some(close) => from = close + 2,
+                None => break end,
+            }
+        }
     } else {
         rest.find(" #")
     };
@@ -114,8 +121,8 @@ pub(super) fn quoted(value: &str) -> String {
 /// Number of lines, from the error upwards, in which an unclosed quote is looked for.
 const MAX_LINES: usize = 100;
 
-/// Finds the quote that was still open at the line of the error. The parser reports the position at which the next line
-/// or quote is invalid, which is not the position of the mistake.
+/// Finds the quote that is still open at the line of the error. The parser reports a later position: where the text
+/// after the missing quote becomes invalid.
 fn unclosed_quote(text: &str, offset: usize) -> Option<SyntaxMistake> {
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let mut end = line_end;
@@ -126,7 +133,9 @@ fn unclosed_quote(text: &str, offset: usize) -> Option<SyntaxMistake> {
             && closed_at(text, start).is_none_or(|close| close >= text[..offset].rfind('\n').unwrap_or(0))
         {
             let quote = &text[start..=start];
-            let help = format!("put {quote} at its end; text of several lines is easier to write after `|`");
+            let help = format!(
+                "put {quote} at the end of the text; text of several lines is easier to write after `|`"
+            );
             return Some(SyntaxMistake {
                 start,
                 message: "this quote is not closed on its line".to_owned(),
@@ -152,14 +161,14 @@ fn open_quote(line: &str) -> Option<usize> {
             _ => {}
         }
         can_begin =
-            matches!(character, ' ' | '{' | '[' | ',') && begins_value(&line[..at + character.len_utf8()]);
+            matches!(character, ' ' | '{' | '[' | ',') && can_begin_after(&line[..at + character.len_utf8()]);
         at += line[at..].chars().next().map_or(1, char::len_utf8);
     }
     None
 }
 
 /// Checks whether a value or a key can begin after this part of a line.
-fn begins_value(before: &str) -> bool {
+fn can_begin_after(before: &str) -> bool {
     let before = before.trim_end();
     before.is_empty() || before.ends_with([':', '-', '{', '[', ','])
 }
@@ -228,8 +237,12 @@ mod tests {
             ("a: @it's", 3, "write `a: \"@it's\"`"),
             ("api_token: @x", 11, "write `api_token: '…'`"),
             ("{a: {{b}} c, d: e}", 4, "write `a: '{{b}} c'`"),
+            ("s: {daily: {type: cron, cron: @daily}}", 30, "write `cron: '@daily'`"),
+            ("s: {t: {prompt: @x {{b}} c}}", 16, "write `prompt: '@x {{b}} c'`"),
+            ("s: {t: {prompt: {{a}} {{b}}}}", 16, "write `prompt: '{{a}} {{b}}'`"),
+            ("{a: @x {{b, c}", 4, "write `a: '@x {{b'`"),
         ] {
-            assert_eq!(needs_quotes(text, at, "@").help, expected, "{text}");
+            assert_eq!(quotes_mistake(text, at, "@").help, expected, "{text}");
         }
     }
 }

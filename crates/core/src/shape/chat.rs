@@ -106,7 +106,7 @@ pub struct Channel {
     pub id: String,
     #[serde(default)]
     pub name: Option<String>,
-    /// Messages to answer; unset means `mention`.
+    /// Messages to answer; unset means the `default_channel_mode` of the guild, else `mention`.
     #[serde(default)]
     pub mode: Option<ChatMode>,
     #[serde(default)]
@@ -126,6 +126,7 @@ pub struct DirectMessages {
 #[serde(default)]
 pub struct Voice {
     pub enabled: Option<bool>,
+    /// Speech service, which is not a provider of agents.
     pub provider: Option<String>,
     /// Environment variable that contains the key.
     pub api_key_env: Option<String>,

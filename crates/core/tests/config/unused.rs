@@ -78,8 +78,13 @@ fn a_work_source_without_a_schedule_is_reported() {
          - {{name: b, runtime: command, command: [sh], working_directory: x, schedules: {{s: {{type: manual}}}}}}\n"
     );
     all(&[(shared, Nothing)]);
-    let unused = format!("defaults: {{{source}}}\n{}", command("max_turns: 5"));
-    assert!(!lines(&load_text(&unused)).iter().any(|line| line.contains("work_source")), "{unused}");
+    let unused = format!("defaults: {{{source}}}\n{}", command("default_prompt: Go."));
+    all(&[(unused, Nothing)]);
+    // The agent `a` uses the labels in `defaults`, so the key in `defaults` has an effect.
+    let merged = "defaults: {work_source: {type: github, labels: {ready: go}}}\nagents:\n  \
+                  - {name: a, default_prompt: Go., work_source: {repo: o/r}, schedules: {s: {type: interval, interval: 5m}}}\n  \
+                  - {name: b, runtime: claude, default_prompt: Go.}\n";
+    assert!(!lines(&load_text(merged)).iter().any(|line| line.contains("nothing takes items")), "{merged}");
 }
 
 #[test]
@@ -105,16 +110,17 @@ fn timing_keys_without_effect_on_a_type_are_reported() {
             );
             let lines = lines(&loaded).join("\n");
             let expected = match (name, kind.contains("interval")) {
-                ("overlap", true) => "`overlap` has no effect on what an `interval` fires".to_owned(),
+                ("overlap", true) => "`overlap` has almost no effect on an `interval`".to_owned(),
                 ("overlap", false) => {
-                    "`overlap` has no effect here: only schedules of type `cron` use".to_owned()
+                    "`overlap` has no effect here: only schedules of type `cron` or `interval` use it"
+                        .to_owned()
                 }
                 _ => format!("`{name}` has no effect here"),
             };
             assert!(works || lines.contains(&expected), "{lines}");
         }
     }
-    // The jobs of an interval never overlap, so `skip` changes nothing.
+    // `skip` is the default.
     all(&[(schedule("{type: interval, interval: 1h, overlap: skip, prompt: Go.}"), Nothing)]);
     // A key in `defaults` that one schedule uses is not reported.
     let defaults = "defaults: {overlap: queue, misfire: skip}\n";
@@ -128,7 +134,7 @@ fn timing_keys_without_effect_on_a_type_are_reported() {
 #[test]
 fn an_inherited_overlap_without_effect_is_reported() {
     let interval = "{type: interval, interval: 1h, prompt: Go.}";
-    let effect = "`overlap` has no effect on what an `interval` fires";
+    let effect = "`overlap` has almost no effect on an `interval`";
     let cases = [
         (interval.to_owned(), true),
         (format!("{interval}\n  t: {interval}"), true),
@@ -327,12 +333,13 @@ fn unreachable_limits_are_reported() {
                 .to_owned(),
             Nothing,
         ),
-        (agent("followups: {max: 3, expires: 30s}"), Warning("no follow-up is possible")),
-        (agent("followups: {max: 3, min_interval: 8d}"), Warning("no follow-up is possible")),
+        (agent("followups: {max: 3, expires: 30s}"), Warning("no follow-up is possible: `expires` (30s) is shorter than `min_interval` (1m)")),
+        (agent("followups: {max: 3, min_interval: 8d}"), Warning("no follow-up is possible: `expires` (7d) is shorter than `min_interval` (8d)")),
         (agent("followups: {max: 3, min_interval: 1h, expires: 1h}"), Nothing),
         (agent("default_prompt: Go.\nretry: {max_attempts: 3, on: []}"), Warning("no job is retried")),
         (agent("default_prompt: Go.\nretry: {on: [error]}"), Nothing),
-        (agent("default_prompt: Go.\nhooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("this hook never runs")),
+        (agent("default_prompt: Go.\nhooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("to run it after every job")),
+        (agent("default_prompt: Go.\nhooks: {on_error: [{type: shell, command: x, on_events: []}]}"), Warning("to run it after every failed job")),
         (agent("default_prompt: Go.\nhooks: {on_error: [{type: shell, command: x, on_events: [failed]}]}"), Nothing),
         ("prices: {m: {input: 1e30, output: 2}}".to_owned(), Error("1e30 is too large; the largest is 1000000")),
     ]);

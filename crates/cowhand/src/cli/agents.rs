@@ -53,7 +53,7 @@ pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
             agent.queued.to_string(),
             last.map(|job| job.id.to_string()).unwrap_or_default(),
             last.map(|job| job.status.to_string()).unwrap_or_default(),
-            last.map(|job| duration::from_now(now, job.finished_at.unwrap_or(job.started_at)))
+            last.map(|job| duration::relative_to_now(now, job.finished_at.unwrap_or(job.started_at)))
                 .unwrap_or_default(),
             agent
                 .next

@@ -135,7 +135,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
     let max_width = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {
-            AskState::Open => duration::from_now(now, ask.expires_at),
+            AskState::Open => duration::relative_to_now(now, ask.expires_at),
             AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) => {
                 answered.by.as_ref().map(ToString::to_string).unwrap_or_default()
             }
@@ -145,7 +145,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
             ask.id.to_string(),
             ask.agent.to_string(),
             ask.state.status().to_string(),
-            duration::from_now(now, ask.asked_at),
+            duration::relative_to_now(now, ask.asked_at),
             until,
             folded(&describe(ask), max_width),
         ]);
@@ -167,16 +167,21 @@ pub(super) fn describe(ask: &Ask) -> String {
 
 fn print_ask(ask: &Ask) {
     let now = Timestamp::now();
-    print::line(format!("{} of {}, asked {}", ask.id, ask.agent, duration::from_now(now, ask.asked_at)));
+    print::line(format!(
+        "{} of {}, asked {}",
+        ask.id,
+        ask.agent,
+        duration::relative_to_now(now, ask.asked_at)
+    ));
     print::line(format!("status: {}", ask.state.status()));
     if ask.state == AskState::Open {
-        print::line(format!("until:  {}", duration::from_now(now, ask.expires_at)));
+        print::line(format!("until:  {}", duration::relative_to_now(now, ask.expires_at)));
     }
     if let AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) =
         &ask.state
     {
         let by = answered.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        print::line(format!("answer: {}{by}", duration::from_now(now, answered.answered_at)));
+        print::line(format!("answer: {}{by}", duration::relative_to_now(now, answered.answered_at)));
         if let Some(message) = &answered.message {
             print::line(plain(message));
         }

@@ -67,7 +67,7 @@ impl EventsArgs {
             return;
         }
         let Some(text) = readable(&job_output.output.to_string()) else { return };
-        let when = print::padded(&duration::from_now(Timestamp::now(), job_output.at), columns.when);
+        let when = print::padded(&duration::relative_to_now(Timestamp::now(), job_output.at), columns.when);
         let kind = print::padded("job:output", columns.kind);
         let head = format!("{:>6}  {when}  {kind}  {}", "", job_output.job);
         for line in text.lines() {
@@ -107,7 +107,7 @@ impl EventsArgs {
         } else {
             format!("{}  ", print::padded(&subject, columns.subject))
         };
-        let when = print::padded(&duration::from_now(Timestamp::now(), event.at), columns.when);
+        let when = print::padded(&duration::relative_to_now(Timestamp::now(), event.at), columns.when);
         let kind = print::padded(event.fact.type_name(), columns.kind);
         let head = format!("{:>6}  {when}  {by}{kind}  {subject}{}", event.seq, ids.join("  "));
         print_line(&head, &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
@@ -194,7 +194,7 @@ impl Columns {
             events.iter().map(|event| cell(event).width()).fold(min, usize::max)
         };
         Self {
-            when: widest(&|event| duration::from_now(now, event.at), 12),
+            when: widest(&|event| duration::relative_to_now(now, event.at), 12),
             by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
             kind: widest(&|event| event.fact.type_name().to_owned(), 18),
             // The width is limited, so that there is room for the following text, above all the id of a job.

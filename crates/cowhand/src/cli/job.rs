@@ -214,7 +214,7 @@ pub(super) fn print(job: &JobRecord, json: bool) {
 
 /// Formats a job in one line: `job-… failed after 3s: message`.
 pub(super) fn summary_line(job: &JobRecord) -> String {
-    let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::seconds_in_words(seconds)));
+    let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::rounded_seconds(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let why = outcome(job);
     let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 600)) };
@@ -274,12 +274,12 @@ pub(super) fn outcome(job: &JobRecord) -> String {
 fn details(view: &JobView, is_alone: bool, now: Timestamp) {
     let JobView { job, cancellation, waits, .. } = view;
     let cancellation = cancellation.as_ref();
-    let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::from_now(now, at)));
+    let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::relative_to_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
     let cancelling = under_way.map(|cancellation| {
-        let (since, by) = (duration::from_now(now, cancellation.asked_at), cancellation.in_words());
+        let (since, by) = (duration::relative_to_now(now, cancellation.asked_at), cancellation.in_words());
         format!("its cancellation was requested {since}, by {by}; it has not ended yet")
     });
     let can_start = waits.as_ref().is_none_or(Waits::allows_start);
@@ -304,7 +304,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("started", at(job.run_started_at)),
         ("next attempt", next.map(|next| format!("{next}{}", with_daemon(is_alone)))),
         ("finished", at(job.finished_at)),
-        ("took", job.duration_seconds.map(duration::seconds_in_words)),
+        ("took", job.duration_seconds.map(duration::rounded_seconds)),
         ("attempt", Some(attempt(job))),
         // The node is shown only if it is another node.
         ("node", view.other_node().map(str::to_owned)),
@@ -353,7 +353,7 @@ fn asks(asks: &[Ask], now: Timestamp) {
             "asks",
             &match &ask.state {
                 AskState::Open => {
-                    let until = duration::from_now(now, ask.expires_at);
+                    let until = duration::relative_to_now(now, ask.expires_at);
                     let shows = advice::command(&format!("asks {id}"));
                     format!("{what}: no answer yet; without one it is denied {until}; `{shows}` shows it")
                 }
@@ -361,7 +361,10 @@ fn asks(asks: &[Ask], now: Timestamp) {
                 AskState::Denied(answer) => format!("{what}: denied{}", by(answer)),
                 AskState::Answered(answer) => format!("{what}: answered{}", by(answer)),
                 AskState::Expired { answered_at } => {
-                    format!("{what}: no person answered in time ({})", duration::from_now(now, *answered_at))
+                    format!(
+                        "{what}: no person answered in time ({})",
+                        duration::relative_to_now(now, *answered_at)
+                    )
                 }
                 AskState::Ended { .. } => format!("{what}: its attempt ended before an answer"),
             },
@@ -416,7 +419,7 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         row("waits", &with_config_option(&waits.message));
         if let Some(until) = waits.ends() {
-            print::line(format!("{:<13}{until:.0} ({})", "until", duration::from_now(now, until)));
+            print::line(format!("{:<13}{until:.0} ({})", "until", duration::relative_to_now(now, until)));
         }
     }
     let running = last.filter(|attempt| attempt.ended_at.is_none());

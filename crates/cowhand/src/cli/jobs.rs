@@ -67,8 +67,8 @@ pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
             job.agent.to_string(),
             job.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
             job.status.to_string(),
-            duration::from_now(now, job.started_at),
-            job.duration_seconds.map(duration::seconds_in_words).unwrap_or_default(),
+            duration::relative_to_now(now, job.started_at),
+            job.duration_seconds.map(duration::rounded_seconds).unwrap_or_default(),
             print::cell(&job::outcome(job)),
         ]);
     }

@@ -88,7 +88,7 @@ fn show(pruned: &PruneView, now: Timestamp) {
         table.row([
             job.id.to_string(),
             job.agent.to_string(),
-            duration::from_now(now, job.finished_at),
+            duration::relative_to_now(now, job.finished_at),
             in_words(job.bytes),
             job.why.to_string(),
         ]);

@@ -205,7 +205,7 @@ fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
 
 /// Formats the line of a starved schedule.
 fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
-    let since = view.due_since.map(|since| duration::from_now(now, since)).unwrap_or_default();
+    let since = view.due_since.map(|since| duration::relative_to_now(now, since)).unwrap_or_default();
     let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
     let why = print::one_line(view.awaited().unwrap_or_default(), 300);
     format!("{what}: {name} was due {since}{again}: {why}")
@@ -230,8 +230,10 @@ fn unfinished_line(text: &str) -> String {
 fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     let what = if item.releasing { "not released" } else { "not reported" };
     let (what, why) = (print::styled(what, print::ODD), print::one_line(&item.last_error, 300));
-    let since =
-        item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
+    let since = item
+        .since
+        .map(|since| format!(", since {}", duration::relative_to_now(now, since)))
+        .unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
     let result = match holder.strip_suffix(&format!("@{id}")) {
         _ if item.releasing => format!("that {id} is released"),
@@ -315,7 +317,7 @@ fn is_full(view: &AgentView) -> bool {
 
 /// Describes why the daemon does not use the config on disk. Returns none if the daemon uses it.
 fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
-    let at = duration::from_now(now, daemon.config_refused_at?);
+    let at = duration::relative_to_now(now, daemon.config_refused_at?);
     let (what, advice) = if daemon.config_missing {
         (format!("the config file does not exist (checked {at})"), "put the file back")
     } else {
@@ -335,6 +337,6 @@ async fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();
-    let since = view.started_at.map(|at| duration::from_now(now, at)).unwrap_or_default();
+    let since = view.started_at.map(|at| duration::relative_to_now(now, at)).unwrap_or_default();
     format!("daemon: {}, pid {pid}, started {since}", print::styled(state, print::GOOD))
 }

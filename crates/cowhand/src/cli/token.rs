@@ -135,14 +135,14 @@ fn table(tokens: &[store::TokenRecord], now: Timestamp) -> Table {
         let until = match (token.revoked_at, token.expires_at) {
             (Some(_), _) => "revoked".to_owned(),
             (None, Some(end)) if end <= now => "expired".to_owned(),
-            (None, Some(end)) => duration::from_now(now, end),
+            (None, Some(end)) => duration::relative_to_now(now, end),
             (None, None) => "no end".to_owned(),
         };
         table.row([
             token.name.to_string(),
             token.scope.to_string(),
-            duration::from_now(now, token.created_at),
-            token.last_used_at.map_or_else(|| "never".to_owned(), |at| duration::from_now(now, at)),
+            duration::relative_to_now(now, token.created_at),
+            token.last_used_at.map_or_else(|| "never".to_owned(), |at| duration::relative_to_now(now, at)),
             until,
         ]);
     }

@@ -210,7 +210,7 @@ fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
             formatted(budget.spent),
             formatted(budget.reserved),
             formatted(budget.limit - budget.spent - budget.reserved),
-            duration::from_now(now, budget.until),
+            duration::relative_to_now(now, budget.until),
         ]);
     }
     table

@@ -212,7 +212,7 @@ impl WhyArgs {
 
 fn print_refusal(agent: &AgentView, now: Timestamp) {
     let Some(RefusedFollowup { job, at, message }) = &agent.followup_refused else { return };
-    let (when, message) = (duration::from_now(now, *at), print::one_line(message, 400));
+    let (when, message) = (duration::relative_to_now(now, *at), print::one_line(message, 400));
     let request = format!("{} requested a follow-up in {job}, {when}", agent.name);
     print::prose(&format!("{request}, and it was refused: {}", with_full_stop(&message)), 0);
 }
@@ -249,7 +249,7 @@ fn describe_state(
     if let Some(at) = view.last_run_at {
         lines.push(format!(
             "Its last run by its trigger, or its last poll, ended {}.",
-            duration::from_now(now, at)
+            duration::relative_to_now(now, at)
         ));
     }
     if let Some(note) = &view.adopt_note {
@@ -306,7 +306,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let firing = firings.iter().find(|firing| firing.key.is_by_clock());
-            let when = firing.map(|firing| format!(" {}", duration::from_now(now, firing.decided_at)));
+            let when = firing.map(|firing| format!(" {}", duration::relative_to_now(now, firing.decided_at)));
             let job = firing.and_then(|firing| firing.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
                 "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
@@ -386,7 +386,7 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
 /// Formats `It fired 18s ago, and is being prepared: it waits for the answer of …`.
 fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     let since =
-        view.preparing_since.map(|at| format!(" {}", duration::from_now(now, at))).unwrap_or_default();
+        view.preparing_since.map(|at| format!(" {}", duration::relative_to_now(now, at))).unwrap_or_default();
     let preparer = view.preparing_by.as_deref().map(|preparer| print::one_line(preparer, 300));
     let detail = match preparer {
         Some(preparer) if is_alone => format!("; it then waits for the answer of {preparer}"),
@@ -413,10 +413,10 @@ fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Optio
 /// Formats `It was due 3m ago and waits: its previous firing had not ended. Its next due time is in 57m (…).`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
     let since = view.due_since.map(|due| match view.due_again {
-        0 => format!("It was due {} and waits", duration::from_now(now, due)),
+        0 => format!("It was due {} and waits", duration::relative_to_now(now, due)),
         _ => format!(
             "It was first due {}{}, and waits",
-            duration::from_now(now, due),
+            duration::relative_to_now(now, due),
             view.due_again_in_words()
         ),
     });

@@ -256,7 +256,7 @@ impl WorkListArgs {
                 view.item.id.to_string(),
                 status(&view),
                 view.item.priority.as_str().to_owned(),
-                duration::from_now(now, view.item.created_at),
+                duration::relative_to_now(now, view.item.created_at),
                 agents.join(", "),
                 print::cell(&view.item.title),
             ];
@@ -302,7 +302,7 @@ fn status(view: &ItemView) -> String {
 /// Formats a result that was not reported because the item has changed.
 fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
     let DroppedResult { job, at, message } = dropped;
-    format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::from_now(now, *at))
+    format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::relative_to_now(now, *at))
 }
 
 fn show(view: &ItemView, json: bool) {
@@ -317,7 +317,7 @@ fn show(view: &ItemView, json: bool) {
         ("status", status(view)),
         ("priority", item.priority.as_str().to_owned()),
         ("labels", item.labels.join(", ")),
-        ("created", duration::from_now(now, item.created_at)),
+        ("created", duration::relative_to_now(now, item.created_at)),
         ("agents", agents.join(", ")),
         ("queue", view.needed.queue_needed.clone().unwrap_or_default()),
         ("url", item.url.clone()),

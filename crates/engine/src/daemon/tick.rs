@@ -230,7 +230,7 @@ fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
 /// Returns the note of a firing that was missed and does not run.
 fn missed_note(timing: &Timing) -> String {
     match timing.latest().filter(|_| timing.misfire != Misfire::Skip) {
-        Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::in_words(latest)),
+        Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::rounded(latest)),
         None => "`misfire: skip` drops missed firings".to_owned(),
     }
 }

@@ -70,7 +70,7 @@ impl Daemon {
             self.engine.hooks.notify_one();
         }
         if let Some(time) = changes.suspended {
-            info!("the machine was suspended for {}", duration::in_words(time));
+            info!("the machine was suspended for {}", duration::rounded(time));
         }
         if changes.step.is_some() || changes.suspended.is_some() {
             match store.others_since(node).await {
@@ -95,7 +95,7 @@ impl Daemon {
 }
 
 fn log_clock_step(step: SignedDuration) {
-    let time = duration::in_words(step.abs());
+    let time = duration::rounded(step.abs());
     let direction = if step.is_negative() { "back" } else { "forward" };
     warn!(
         "the wall clock was set {direction} by {time}; intervals and timeouts are not affected, cron times follow \

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cowhand_core::cut::cut;
-use cowhand_core::duration::seconds_in_words;
+use cowhand_core::duration::rounded_seconds;
 use cowhand_core::hook::{HOOK_RETRIES, HookEvent};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
@@ -142,7 +142,7 @@ impl Message {
         let event = call.taken.run.event;
         let error = result["error"].as_str().map(|error| format!("{error}\n\n"));
         let schedule = job["scheduleName"].as_str().map(|name| format!(" · {name}"));
-        let duration = seconds_in_words(job["durationMs"].as_u64().unwrap_or_default() / 1000);
+        let duration = rounded_seconds(job["durationMs"].as_u64().unwrap_or_default() / 1000);
         Self {
             id: format!("{}.{}", call.taken.job, call.taken.run.number),
             event,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::breaker::Breaker;
-use cowhand_core::budget::{Amount, Budget, BudgetScope, BudgetWindow, OverBudget, Period, SpendLimits};
+use cowhand_core::budget::{Amount, Budget, BudgetOwner, BudgetWindow, OverBudget, Period, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
@@ -113,7 +113,7 @@ async fn a_reserved_amount_is_not_reserved_again(db: TestDb) {
         match answer {
             Claim::Claimed { job, epoch } => epochs.push((job.id().clone(), epoch)),
             Claim::OverBudget(OverBudget {
-                scope: BudgetScope::Agent,
+                scope: BudgetOwner::Agent,
                 window: BudgetWindow::Day,
                 limit: 10_000_000,
                 ..
@@ -153,7 +153,7 @@ async fn two_stores_never_spend_the_same_reserve_twice(db: TestDb) {
             match claim {
                 Claim::Claimed { job, epoch } => running.push((store, job.id().clone(), epoch)),
                 Claim::OverBudget(over) => {
-                    assert_eq!((over.scope, over.window), (BudgetScope::Fleet, BudgetWindow::Day));
+                    assert_eq!((over.scope, over.window), (BudgetOwner::Fleet, BudgetWindow::Day));
                 }
                 other => panic!("{other:?}"),
             }
@@ -320,11 +320,11 @@ async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
         UsageRecorded::Fenced => panic!("{id} is not ours"),
     };
     assert_eq!(record(&first, one, 0.999_999).await, None);
-    assert_eq!(record(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
+    assert_eq!(record(&first, one, 1.0).await, Some((BudgetOwner::Agent, BudgetWindow::Job, 1_000_000)));
     // The first attempt did not stop at once, so less is left for the second attempt.
     assert_eq!(record(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
     assert_eq!(record(&second, two, 0.4).await, None);
-    assert_eq!(record(&second, two, 0.5).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_000_000)));
+    assert_eq!(record(&second, two, 0.5).await, Some((BudgetOwner::Fleet, BudgetWindow::Day, 2_000_000)));
 }
 
 fn failed(message: &str, breaker: Breaker) -> Settlement {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{ConnectInfo, Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -21,7 +22,7 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::{error, warn};
 
-use super::intake::Intake;
+use super::intake::{DeliveryPermits, Intake};
 use super::origin_check::{announced_length, single_header};
 use super::rate_limit::{RateLimit, TooMany};
 use super::signature::{self, SignatureVerdict};
@@ -41,8 +42,11 @@ pub(super) struct WebhookReceiver {
     intake: Arc<Intake>,
 }
 
-/// Time limit for a body to arrive, including the wait for memory.
+/// Time limit for a body to arrive, after there is memory for it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum wait for memory. A delivery that waits longer is refused, and does not count as a wrong delivery.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRY_WITHOUT_MEMORY_SECONDS: u64 = 1;
 
 /// Headers in which senders put the id of the delivery.
 const DELIVERY_ID_HEADERS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
@@ -81,6 +85,7 @@ enum Refused {
     Problem(ApiProblem),
     TooMany(TooMany),
     TimedOut,
+    NoMemory,
 }
 
 impl WebhookReceiver {
@@ -183,12 +188,7 @@ async fn receive(
     if let Some(bytes) = announced.filter(|bytes| *bytes > MAX_BODY_BYTES) {
         return Err(count_failure(TooLarge { bytes }.into()));
     }
-    let body_and_permits = async {
-        let permits = receiver.intake.reserve(peer, announced, receiver.failures.is_used_up(peer)).await;
-        Ok::<_, Refused>((permits, read_body(body).await.map_err(count_failure)?))
-    };
-    let body_and_permits = tokio::time::timeout(BODY_TIMEOUT, body_and_permits).await;
-    let (_permits, body) = body_and_permits.unwrap_or_else(|_| Err(count_failure(Refused::TimedOut)))?;
+    let (_permits, body) = receive_body(&receiver.intake, &receiver.failures, peer, announced, body).await?;
     let is_signed = receiver.check(&settings, &parts.headers, &body, peer)?;
     let _parsing = receiver.intake.reserve_parsing(body.len()).await;
     let webhook = Webhook::of_body(delivery_id(&parts.headers, &body), event_name(&parts.headers), &body)?;
@@ -206,6 +206,22 @@ async fn receive(
         receiver.fleet.repository_changed(&repository, &id);
     }
     Ok(answer(&delivered))
+}
+
+/// Waits for memory and then for the body. Counts a body that is too large or does not arrive as a wrong delivery.
+async fn receive_body<'i>(
+    intake: &'i Intake,
+    failures: &RateLimit,
+    peer: IpAddr,
+    announced: Option<usize>,
+    body: Body,
+) -> Result<(DeliveryPermits<'i>, Bytes), Refused> {
+    let count_failure = |refused: Refused| failures.take(peer).map_or_else(Refused::from, |()| refused);
+    let reserving = intake.reserve(peer, announced, failures.is_used_up(peer));
+    let permits = tokio::time::timeout(MEMORY_TIMEOUT, reserving).await.map_err(|_| Refused::NoMemory)?;
+    let body = tokio::time::timeout(BODY_TIMEOUT, read_body(body)).await;
+    let body = body.unwrap_or(Err(Refused::TimedOut)).map_err(count_failure)?;
+    Ok((permits, body))
 }
 
 /// Returns the problem for a delivery that passed the check of its signature and failed. For a schedule that is turned
@@ -279,6 +295,56 @@ impl IntoResponse for Refused {
             Self::TimedOut => {
                 ApiProblem::new(Code::TooSlow, "the delivery took too long to arrive").into_response()
             }
+            Self::NoMemory => {
+                let message =
+                    "there is no memory for this delivery, because too many others are being processed";
+                let mut response = ApiProblem::new(Code::Busy, message).into_response();
+                let wait = HeaderValue::from(RETRY_WITHOUT_MEMORY_SECONDS);
+                response.headers_mut().insert(RETRY_AFTER, wait);
+                response
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_delivery_whose_body_does_not_arrive_counts_as_wrong() {
+        let (intake, failures) = (Intake::new(), RateLimit::new(1, Duration::from_hours(1)));
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let receive = |body| receive_body(&intake, &failures, peer, None, body);
+        let permits =
+            [receive(Body::empty()).await.ok().unwrap(), receive(Body::empty()).await.ok().unwrap()];
+        let refused = receive(Body::empty()).await.err().unwrap().into_response();
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE, "no memory is free");
+        assert!(refused.headers().contains_key(RETRY_AFTER));
+        assert!(!failures.is_used_up(peer));
+        drop(permits);
+        let never = || Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let refused = receive(never()).await.err().unwrap().into_response();
+        assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
+        assert!(failures.is_used_up(peer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_memory_does_not_shorten_the_time_for_the_body() {
+        let (intake, failures) = (Intake::new(), RateLimit::new(1, Duration::from_hours(1)));
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let permits = [intake.reserve(peer, None, false).await, intake.reserve(peer, None, false).await];
+        let slow = Body::from_stream(stream::once(async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok::<_, std::io::Error>(Bytes::from_static(b"{}"))
+        }));
+        let free_memory = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            drop(permits);
+        };
+        let (received, ()) = tokio::join!(receive_body(&intake, &failures, peer, None, slow), free_memory);
+        assert_eq!(received.ok().unwrap().1, "{}");
     }
 }

@@ -22,27 +22,28 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         };
         let key = keys.last().copied().unwrap_or("type");
         let written = schedule_node(draft, schedule.name.as_str()).and_then(|node| node.entry(key));
-        // A key in `defaults` may be right for other schedules. The warning then points to this schedule.
-        let own = schedule_at(draft, schedule.name.as_str());
-        let at =
-            written.map(|written| written.key_at).filter(|at| at.file == own.file && at.start > own.start);
-        let problem = Problem::warning(at.unwrap_or(own), message);
+        // If the key is in `defaults`, where it may be right for other schedules, the warning points to this schedule.
+        let schedule_start = schedule_at(draft, schedule.name.as_str());
+        let at = written
+            .map(|written| written.key_at)
+            .filter(|at| at.file == schedule_start.file && at.start > schedule_start.start);
+        let problem = Problem::warning(at.unwrap_or(schedule_start), message);
         let key = draft.key_of(&format!("schedules.{}.{key}", schedule.name));
         loader.problems.add(problem.key(key).help(Some(help)));
     }
 }
 
 fn advice(schedule: &Schedule, keys: &[&str]) -> String {
-    let own = match &schedule.trigger {
+    let trigger_key = match &schedule.trigger {
         TriggerConfig::Cron { .. } => Some("cron"),
         TriggerConfig::Delay { run_at: Some(_), .. } => Some("run_at"),
         _ => None,
     };
-    let all: Vec<&str> = own.into_iter().chain(keys.iter().copied()).collect();
+    let all: Vec<&str> = trigger_key.into_iter().chain(keys.iter().copied()).collect();
     let advice = format!("change {}", quoted(&all, "or"));
     let hours = schedule.timing.active_hours.as_ref().filter(|_| keys.contains(&"active_hours"));
     let zone = hours.and_then(|hours| hours.timezone.as_ref()).filter(|zone| **zone != schedule.zone);
-    match zone.filter(|_| own == Some("cron")) {
+    match zone.filter(|_| trigger_key == Some("cron")) {
         Some(zone) => {
             let zone_of_cron = &schedule.zone;
             format!("{advice}; the times of `cron` are in {zone_of_cron}, those of `active_hours` in {zone}")

@@ -38,14 +38,14 @@ impl UnusedSettings {
     }
 }
 
-/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
-/// not exist.
+/// Keys that the check needs. If one of them is wrong, the check is left out, because it could warn of settings
+/// that have an effect.
 pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["permission_mode", "followups", "fleet_tools"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let unused = &mut loader.unused;
     if let Some(budget) = draft.node.get("budget") {
-        of_budget(unused, budget, &agent.budget, &draft.key_of("budget"));
+        check_budget(unused, budget, &agent.budget, &draft.key_of("budget"));
     }
     if let Some(written) = draft.node.entry("ask_timeout") {
         let message = "`ask_timeout` has no effect without `permission_mode: ask`, `followups` or `fleet_tools`, because the agent cannot ask";
@@ -55,11 +55,11 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         let message = "`tools: []` allows all tools, as if the key were not set; list the tools to allow, or forbid tools with `denied_tools`";
         unused.record(written.key_at, message, draft.key_of("tools"), true);
     }
-    work_source(unused, draft, agent);
-    followups(unused, draft, agent);
-    hooks(unused, draft, agent);
-    retry(unused, &draft.node, &agent.retry, &draft.key_of("retry"));
-    sandbox(unused, &draft.node, agent.sandbox_rules.as_ref(), &draft.key_of("sandbox"));
+    check_work_source(unused, draft, agent);
+    check_followups(unused, draft, agent);
+    check_hooks(unused, draft, agent);
+    check_retry(unused, &draft.node, &agent.retry, &draft.key_of("retry"));
+    check_sandbox(unused, &draft.node, agent.sandbox_rules.as_ref(), &draft.key_of("sandbox"));
     check_allow_rules(unused, &draft.node, agent.tools.permissions.as_ref(), &draft.key_of("permissions"));
     for schedule in &agent.schedules {
         let Some(node) = schedule_node(draft, schedule.name.as_str()) else { continue };
@@ -76,10 +76,10 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
                 schedule.breaker.empty_runs == 0,
             );
         }
-        timing(unused, node, (&schedule.trigger, schedule.timing.overlap), key);
-        active_hours(unused, node, schedule.timing.active_hours.as_ref(), key("active_hours"));
-        retry(unused, node, &schedule.retry, &key("retry"));
-        sandbox(unused, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
+        check_timing(unused, node, (&schedule.trigger, schedule.timing.overlap), key);
+        check_active_hours(unused, node, schedule.timing.active_hours.as_ref(), key("active_hours"));
+        check_retry(unused, node, &schedule.retry, &key("retry"));
+        check_sandbox(unused, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
         check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_ref(), &key("sandbox"));
         check_allow_rules(unused, node, schedule.permissions.as_ref(), &key("permissions"));
         check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
@@ -87,7 +87,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
 }
 
 /// Checks the timing keys that a schedule of this type does not use.
-fn timing(
+fn check_timing(
     unused: &mut UnusedSettings,
     node: &Node,
     (trigger, overlap): (&TriggerConfig, Overlap),
@@ -95,34 +95,39 @@ fn timing(
 ) {
     let is_cron = matches!(trigger, TriggerConfig::Cron { .. });
     let recurs = is_cron || matches!(trigger, TriggerConfig::Interval { .. });
-    for (name, works, where_) in [
+    for (name, is_used, types) in [
         ("misfire", is_cron, "`cron`"),
         ("max_lateness", is_cron, "`cron`"),
-        ("overlap", recurs, "`cron`"),
+        ("overlap", recurs, "`cron` or `interval`"),
         ("jitter", recurs, "`cron` or `interval`"),
     ] {
         let Some(written) = node.entry(name).filter(|written| !written.node.is_null()) else { continue };
-        let message = format!("`{name}` has no effect here: only schedules of type {where_} use it");
-        unused.record(written.key_at, message, key(name), !works);
+        let message = format!("`{name}` has no effect here: only schedules of type {types} use it");
+        unused.record(written.key_at, message, key(name), !is_used);
     }
-    // Schedules of other types are not recorded here, because the loop above records the key for them.
+    // For all types except `cron` and `interval`, the loop above has recorded the key.
     if let Some(written) = node.entry("overlap").filter(|_| recurs) {
         let has_use = is_cron || overlap == Overlap::Skip;
         unused.record(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
     }
 }
 
-fn active_hours(unused: &mut UnusedSettings, node: &Node, hours: Option<&ActiveHours>, key: String) {
+fn check_active_hours(unused: &mut UnusedSettings, node: &Node, hours: Option<&ActiveHours>, key: String) {
     let (Some(hours), Some(written)) = (hours, node.entry("active_hours")) else { return };
     let message = "`active_hours` has no effect: without `days`, equal `start` and `end` allow every time";
     unused.record(written.key_at, message, key, hours.start == hours.end && hours.days.is_empty());
 }
 
-const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval` fires: it counts from the end of its previous job, \
-    so its jobs never overlap; use `type: cron` for jobs that may";
+const OVERLAP_OF_INTERVAL: &str = "`overlap` has almost no effect on an `interval`: it applies only while a job that a person started still runs, \
+    because the interval counts from the end of the job that it fired; for jobs that may overlap, use `type: cron`";
 
 /// Checks for a limit that is larger than the limit of a longer period.
-pub(in crate::config) fn of_budget(unused: &mut UnusedSettings, written: &Node, budget: &Budget, key: &str) {
+pub(in crate::config) fn check_budget(
+    unused: &mut UnusedSettings,
+    written: &Node,
+    budget: &Budget,
+    key: &str,
+) {
     let dollars = [budget.per_job_usd, budget.per_day_usd, budget.per_month_usd];
     check_limit_order(unused, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
     let tokens = [budget.per_job_tokens, budget.per_day_tokens, budget.per_month_tokens];
@@ -147,9 +152,10 @@ fn check_limit_order<T: PartialOrd + Copy>(
     }
 }
 
-/// Checks whether a schedule takes items from the agent's `work_source`. Only the agent's own key is checked, because a
-/// key in `defaults` may have an effect for other agents.
-fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
+/// Checks whether a schedule takes items from the agent's `work_source`. A key in `defaults` is not checked: if an agent
+/// adds keys of its own to that `work_source`, the merged key has the location in the agent, so this check does not see
+/// that the agent uses the key in `defaults`.
+fn check_work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
         return;
     };
@@ -160,7 +166,7 @@ fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let are_all_read = schedules.is_none_or(|schedules| {
         schedules.entries().is_some_and(|written| written.len() == agent.schedules.len())
     });
-    let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of this agent takes from it; \
+    let message = "nothing takes items from this `work_source`: only schedules take items, and no schedule of this agent takes from it; \
                    add a schedule, for example `poll: {type: interval, interval: 5m}`";
     unused.record(
         at,
@@ -170,18 +176,23 @@ fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     );
 }
 
-fn followups(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
+fn check_followups(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let (Some(followups), Some(written)) = (&agent.followups, draft.node.entry("followups")) else {
         return;
     };
     let begun = Timestamp::UNIX_EPOCH;
     let first = followups.next(Chain { made: 0, began: begun }, begun, begun);
-    let message = "no follow-up is possible: `expires` is shorter than `min_interval`";
+    let (expires, min_interval) = (followups.expires(), followups.min_interval());
+    let message = format!(
+        "no follow-up is possible: `expires` ({expires}) is shorter than `min_interval` ({min_interval})"
+    );
     unused.record(written.key_at, message, draft.key_of("followups"), first.is_err());
 }
 
-fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
-    for (list, hooks) in [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)] {
+fn check_hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
+    for (list, hooks, jobs) in
+        [("after_run", &agent.hooks.after_run, "job"), ("on_error", &agent.hooks.on_error, "failed job")]
+    {
         let written = draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list);
         for (number, (hook, written)) in hooks.iter().zip(written.unwrap_or_default()).enumerate() {
             if let (Some(path), Some(entry)) = (&hook.when, written.entry("when")) {
@@ -200,17 +211,15 @@ fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
             let Some(events) = written.entry("on_events") else { continue };
             let is_unused = hook.on_events.as_ref().is_some_and(Vec::is_empty);
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
-            unused.record(
-                events.key_at,
-                "with `on_events: []` this hook never runs; remove the key to run it after every job",
-                key,
-                is_unused,
+            let message = format!(
+                "with `on_events: []` this hook never runs; remove the key to run it after every {jobs}"
             );
+            unused.record(events.key_at, message, key, is_unused);
         }
     }
 }
 
-fn retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &str) {
+fn check_retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &str) {
     let Some(written) = owner.get("retry").and_then(|retry| retry.entry("on")) else { return };
     let message = "with `on: []` no job is retried, whatever the value of `max_attempts`";
     unused.record(
@@ -221,7 +230,7 @@ fn retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &str) {
     );
 }
 
-fn sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
+fn check_sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
     let (Some(sandbox), Some(written)) = (sandbox, owner.get("sandbox")) else { return };
     for name in ["image", "socket"] {
         let Some(entry) = written.entry(name) else { continue };
@@ -248,8 +257,8 @@ fn check_schedule_sandbox(
     }
 }
 
-/// Checks for allow rules without effect: a person is always asked about a command that runs other commands, or that is
-/// not a plain command as `permission/shell.rs` defines it.
+/// Checks for allow rules without effect: an allow rule matches only plain commands, as `permission/shell.rs` defines
+/// them. A person is always asked about a command that runs other commands or uses shell syntax.
 fn check_allow_rules(
     unused: &mut UnusedSettings,
     owner: &Node,
@@ -261,7 +270,7 @@ fn check_allow_rules(
     for (number, (rule, written)) in rules.iter().zip(written.map(Node::list).unwrap_or_default()).enumerate()
     {
         let message = format!(
-            "`{rule}` has no effect: a person is always asked about a command that is not plain or runs other commands"
+            "`{rule}` has no effect: an allow rule matches only plain commands, and this one runs other commands or uses shell syntax"
         );
         unused.record(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
     }

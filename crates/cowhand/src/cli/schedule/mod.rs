@@ -176,7 +176,7 @@ fn time_note(view: &ScheduleView, now: Timestamp) -> String {
             format!("; it tries again {}", duration::until(now, until))
         }
         (_, _, Some(since)) if view.is_starved(now) => {
-            format!("; due since {}{}", duration::from_now(now, since), view.due_again_in_words())
+            format!("; due since {}{}", duration::relative_to_now(now, since), view.due_again_in_words())
         }
         _ => String::new(),
     }
@@ -186,7 +186,7 @@ fn time_note(view: &ScheduleView, now: Timestamp) -> String {
 pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> Table {
     let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"])
         .optional_columns(&["LAST OWN RUN", "TYPE", "NEXT", "WHY"]);
-    let when = |at: Option<Timestamp>| at.map(|at| duration::from_now(now, at)).unwrap_or_default();
+    let when = |at: Option<Timestamp>| at.map(|at| duration::relative_to_now(now, at)).unwrap_or_default();
     for view in views {
         // The other columns already show these reasons.
         let plain = |reason: &SkipReason| matches!(reason, SkipReason::NotDue | SkipReason::UnsupportedType);

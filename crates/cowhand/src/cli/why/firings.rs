@@ -18,7 +18,7 @@ pub(super) fn table(firings: &[FiringView], now: Timestamp) -> Table {
 /// is still being prepared, its first jobs may have ended; then each job has a row of its own.
 fn rows(firing: &FiringView, now: Timestamp) -> Vec<[String; 4]> {
     let why = print::one_line(&firing.why, 500);
-    let due = duration::from_now(now, firing.due);
+    let due = duration::relative_to_now(now, firing.due);
     let is_preparing = firing.outcome == FiringOutcome::Preparing.as_str();
     let first_job = firing.jobs.split_first().filter(|_| !is_preparing);
     let (first_row, further_jobs) = if let Some((first, further_jobs)) = first_job {

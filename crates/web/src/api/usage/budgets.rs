@@ -1,6 +1,8 @@
-//! The state of the budgets of a day or a month, for the usage and the metrics.
+//! The state of the budgets of a day or a month, for the usage endpoint of the API and for the metrics.
 
-use cowhand_core::budget::{Budget, BudgetScope, BudgetWindow, SpendLimits, Spending, SpendingLedger, Unit};
+use cowhand_core::budget::{
+    Budget, BudgetOwner, BudgetWindow, Period, SpendLimits, Spending, SpendingLedger, Unit,
+};
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
@@ -10,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Budget of a day or a month. Amounts are dollars or tokens, according to `unit`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetView {
-    pub scope: BudgetScope,
+    pub scope: BudgetOwner,
     /// Agent; none for a budget of the fleet.
     pub agent: Option<AgentName>,
     pub window: BudgetWindow,
@@ -32,36 +34,35 @@ pub fn views(
     now: Timestamp,
     only: Option<&AgentName>,
 ) -> Vec<BudgetView> {
-    let Some(periods) = roster.agents.iter().find_map(|agent| SpendLimits::of(roster, agent, now)) else {
+    let Some(limits) = roster.agents.iter().find_map(|agent| SpendLimits::of(roster, agent, now)) else {
         return Vec::new();
     };
-    let fleet = only.is_none().then_some((BudgetScope::Fleet, None, roster.budget, ledger.fleet));
+    let fleet = only.is_none().then_some((BudgetOwner::Fleet, None, roster.budget, ledger.fleet));
     let agents = roster.agents.iter().filter(|agent| only.is_none_or(|only| *only == agent.name));
     let agents = agents.filter(|agent| !agent.budget.is_unlimited()).map(|agent| {
         let (spending, _) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
-        (BudgetScope::Agent, Some(agent.name.clone()), agent.budget, spending)
+        (BudgetOwner::Agent, Some(agent.name.clone()), agent.budget, spending)
     });
     let owners = fleet.into_iter().chain(agents);
     owners
         .flat_map(|(scope, agent, budget, spending)| {
-            views_of(scope, agent.as_ref(), &budget, &spending, &periods)
+            views_of(scope, agent.as_ref(), &budget, &spending, [limits.day, limits.month])
         })
         .collect()
 }
 
 /// Returns the views of one budget, one for each window and unit that it limits.
 fn views_of(
-    scope: BudgetScope,
+    scope: BudgetOwner,
     agent: Option<&AgentName>,
     budget: &Budget,
     spending: &Spending,
-    periods: &SpendLimits,
+    [day, month]: [Period; 2],
 ) -> Vec<BudgetView> {
     let mut views = Vec::new();
-    for (window, settled, until) in [
-        (BudgetWindow::Day, spending.day, periods.day.end),
-        (BudgetWindow::Month, spending.month, periods.month.end),
-    ] {
+    for (window, settled, until) in
+        [(BudgetWindow::Day, spending.day, day.end), (BudgetWindow::Month, spending.month, month.end)]
+    {
         for unit in [Unit::Usd, Unit::Tokens] {
             let Some(limit) = budget.limit(window, unit) else { continue };
             let [settled, reported, committed] =

@@ -9,22 +9,22 @@ use super::suggest::one_of;
 #[derive(Default)]
 pub(super) struct AllowedKeys {
     /// Schemas whose properties apply here.
-    pub chosen: Vec<&'static Json>,
-    /// All variants, including the chosen variant; empty if the value of the tag (for example `type`) chose none.
+    pub applicable: Vec<&'static Json>,
+    /// All variants, if the tag (for example `type`) chose one of them; otherwise empty.
     pub variants: Vec<&'static Json>,
     /// The value of the tag that chose the variant, for example `cron`.
-    pub tag: Option<&'static str>,
+    pub tag_value: Option<&'static str>,
     /// The key of the tag, if its value names no variant. This error is already reported.
-    pub wrong_tag: Option<&'static str>,
+    pub wrong_tag_key: Option<&'static str>,
     /// Schema for the values of all other keys, if the map may have other keys.
     pub more: Option<&'static Json>,
-    /// False if the variant is not known, so that `chosen` contains all variants.
+    /// False if the tag chose no variant. `applicable` then contains the schemas of all variants.
     pub sure: bool,
 }
 
 impl AllowedKeys {
     fn properties(&self) -> impl Iterator<Item = (&'static String, &'static Json)> {
-        self.chosen.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
+        self.applicable.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
     }
 
     /// Returns the name of a key in the schema, and its schema. `key` is this name or one of its aliases.
@@ -32,7 +32,7 @@ impl AllowedKeys {
     where
         'static: 'a,
     {
-        let exact = self.chosen.iter().find_map(|schema| schema.get("properties")?.get(key));
+        let exact = self.applicable.iter().find_map(|schema| schema.get("properties")?.get(key));
         let by_alias = || {
             self.properties()
                 .find(|(_, property)| aliases_of(property).any(|(alias, _)| alias == key))
@@ -53,7 +53,7 @@ impl AllowedKeys {
         let variants = self.variants.iter().filter(has);
         variants
             .filter_map(|variant| {
-                tag_of(&[variant]).and_then(|tag| variant["properties"][tag]["const"].as_str())
+                tag_key_of(&[variant]).and_then(|tag| variant["properties"][tag]["const"].as_str())
             })
             .collect()
     }
@@ -85,7 +85,7 @@ pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {
 }
 
 /// Returns the key whose constant value distinguishes the variants.
-pub(super) fn tag_of(variants: &[&'static Json]) -> Option<&'static str> {
+pub(super) fn tag_key_of(variants: &[&'static Json]) -> Option<&'static str> {
     let mut tags = variants.iter().map(|variant| {
         let properties = variant.get("properties")?.as_object()?;
         properties.iter().find(|(_, property)| property.get("const").is_some()).map(|(name, _)| name.as_str())
@@ -99,8 +99,9 @@ pub(super) fn is_open(schema: &Json) -> bool {
     !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// Returns the kinds of value that a schema accepts. The list is empty if the schema is a union of different kinds:
-/// then each variant has its own kinds.
+/// Returns the kinds of value that a schema accepts. A schema without `type` accepts objects if a tag distinguishes its
+/// variants. It accepts strings if all its variants are constants, or if it has no variants, only an `enum` or `const`.
+/// For every other union, the list is empty: then each variant has its own kinds.
 pub(super) fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {
         Some(Json::String(kind)) => return vec![kind],
@@ -110,7 +111,7 @@ pub(super) fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
         _ => {}
     }
     let variants = variants_of(schema);
-    if tag_of(&variants).is_some() {
+    if tag_key_of(&variants).is_some() {
         vec!["object"]
     } else if variants.iter().all(|variant| variant.get("const").is_some()) {
         vec!["string"]
