@@ -240,9 +240,25 @@ impl ScheduleView {
         if self.status != ScheduleStatus::Disabled {
             return Some(error.to_owned());
         }
-        let note = self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(SkipReason::Disabled));
-        let note = note.unwrap_or("an accepted firing of it will start all the same");
-        Some(format!("{note}; it cannot be prepared, and is retried: {error}"))
+        Some(match self.starts_although_off() {
+            Some(note) => format!("{note}; it cannot be prepared, and is retried: {error}"),
+            None => format!(
+                "its firing by the clock could not be prepared, and is skipped at the next try, because the schedule is \
+                 turned off: {error}"
+            ),
+        })
+    }
+
+    /// Describes the jobs and the firings from outside or by hand that start although the schedule is turned off.
+    fn starts_although_off(&self) -> Option<&str> {
+        self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(SkipReason::Disabled))
+    }
+
+    /// Checks whether its firing is dropped at the next try of its preparation, because the schedule is turned off.
+    pub fn drops_unprepared(&self) -> bool {
+        self.status == ScheduleStatus::Disabled
+            && self.prepare_error.is_some()
+            && self.starts_although_off().is_none()
     }
 
     /// Describes the failure of the trigger of an active schedule: since when, the error, and what to do.

@@ -265,6 +265,10 @@ fn describe_state(
     if let Some(error) = view.last_error.as_ref().filter(|error| !is_shown(error)) {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
+            _ if view.drops_unprepared() => {
+                "Its firing by the clock could not be prepared, and is skipped at the next try, because the schedule is \
+                 turned off"
+            }
             _ if view.prepare_error.is_some() => "Its firing cannot be prepared, and is retried",
             _ => "Its last error",
         };
