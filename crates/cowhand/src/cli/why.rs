@@ -255,7 +255,7 @@ fn describe_state(
     if let Some(note) = &view.adopt_note {
         lines.push(with_full_stop(&print::one_line(note, 400)));
     }
-    let failing = view.failing_trigger(now);
+    let failing = view.failing_trigger(is_alone, now);
     if let Some(why) = &failing {
         lines.push(format!("Its trigger fails, {}", with_full_stop(&print::one_line(why, 900))));
     }
@@ -298,8 +298,9 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         }
         ScheduleStatus::Error => {
             format!(
-                "{name} stopped because of an error. Correct the cause first; then `cowhand schedule enable {word}` \
-                 starts it again."
+                "{name} stopped because of an error{}. Correct the cause first; then `cowhand schedule enable {word}` \
+                 starts it again.",
+                view.stopped_since(now)
             )
         }
         ScheduleStatus::Paused => {
