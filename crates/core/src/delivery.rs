@@ -146,10 +146,14 @@ impl Webhook {
             ("repository", text(at("/repository/full_name"))),
             ("timestamp", now.to_string()),
         ];
-        let title = of_subject("/title");
+        let title = match (of_subject("/title"), self.event.as_str()) {
+            (title, _) if !title.is_empty() => title,
+            (_, "") => "Webhook".to_owned(),
+            (_, event) => format!("Webhook: {event}"),
+        };
         Task {
             source_id: self.id.clone(),
-            title: if title.is_empty() { format!("Webhook: {}", self.event) } else { title },
+            title,
             body: of_subject("/body"),
             url: of_subject("/html_url"),
             labels: labels.map(|label| text(label.get("name").or(Some(label)))).collect(),
@@ -342,6 +346,7 @@ mod tests {
             let task = webhook("push", odd).firing_context(now).task;
             assert_eq!((task.title.as_str(), task.body.as_str()), ("Webhook: push", ""));
         }
+        assert_eq!(webhook("", json!({})).firing_context(now).task.title, "Webhook");
         let task = message("!go\nplease").firing_context(now).task;
         assert_eq!(
             (task.title.as_str(), task.body.as_str(), task.source_id.as_str()),

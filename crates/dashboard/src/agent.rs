@@ -80,7 +80,9 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td.wide { (schedule.kind) }
                         td { (elements::status(schedule.status.as_str()))
                             @if schedule.status == ScheduleStatus::Error { @if let Some(error) = &schedule.last_error {
-                                span.any.bad { " " (text::short_message(error, 80)) } } } }
+                                span.any.bad { " " (text::short_message(error, 80)) } } }
+                            @if let Some(why) = schedule.failing_trigger(false, now) {
+                                span.any.bad { " trigger fails, " (text::short_message(&why, 80)) } } }
                         td.wide { @if let Some(time) = schedule.last_run_at { (elements::from_now(time, now)) } @else { span.muted { "never" } } }
                         td.end { (next(schedule, now)) }
                     }

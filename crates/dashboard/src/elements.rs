@@ -69,7 +69,7 @@ pub(super) fn at(time: Timestamp) -> Markup {
 /// Shows the distance to a time: `in 5m`, `3m ago`. The exact time is shown on hover.
 pub(super) fn from_now(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    html! { time datetime=(time) title=(exact) data-from-now { (duration::from_now(now, time)) } }
+    html! { time datetime=(time) title=(exact) data-from-now { (duration::relative_to_now(now, time)) } }
 }
 
 /// Shows the distance to a time: `in 5m`, or `now` if the time has passed.
@@ -81,14 +81,14 @@ pub(super) fn due(time: Timestamp, now: Timestamp) -> Markup {
 /// Shows the time since `since`; the script of the page keeps it up to date.
 pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     let exact = format!("since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"));
-    let length = duration::in_words(now.duration_since(since));
+    let length = duration::rounded(now.duration_since(since));
     html! { time.number datetime=(since) title=(exact) data-elapsed { (length) } }
 }
 
 /// Shows how long a job ran, or has run so far; `–` for a job that does not run and has no duration.
 pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
     match (job.duration_seconds, job.run_started_at) {
-        (Some(length), Some(_)) => html! { span.number { (duration::seconds_in_words(length)) } },
+        (Some(length), Some(_)) => html! { span.number { (duration::rounded_seconds(length)) } },
         (None, Some(since)) if job.status == JobStatus::Running => elapsed(since, now),
         _ => html! { span.muted { "–" } },
     }

@@ -152,7 +152,9 @@ fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
         ScheduleStatus::Error => schedule.last_error.clone(),
         ScheduleStatus::Paused => schedule.skip_note.clone(),
         _ if schedule.preparing => schedule.unprepared(),
-        ScheduleStatus::Idle | ScheduleStatus::Running if let Some(why) = schedule.failing_trigger(now) => {
+        ScheduleStatus::Idle | ScheduleStatus::Running
+            if let Some(why) = schedule.failing_trigger(false, now) =>
+        {
             Some(format!("its trigger fails, {why}"))
         }
         ScheduleStatus::Idle | ScheduleStatus::Running if schedule.is_starved(now) => {
@@ -181,7 +183,7 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td { (elements::agent(&schedule.agent)) }
                         td {
                             @if schedule.prepare_error.is_some() && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
-                            @else if schedule.failing_trigger(now).is_some() { (elements::status_as("error", "trigger fails")) }
+                            @else if schedule.failing_trigger(false, now).is_some() { (elements::status_as("error", "trigger fails")) }
                             @else if schedule.never_fires.is_some() { (elements::status_as("error", "never fires")) }
                             @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
                             @else { (elements::status(schedule.status.as_str())) }

@@ -93,7 +93,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 }
             }
             @if let Some(note) = &view.adopt_note { p.alert { (ShownMessage(note)) } }
-            @let failing = view.failing_trigger(now);
+            @let failing = view.failing_trigger(false, now);
             @if let Some(why) = &failing { p.alert { b { "Its trigger fails" } ", " (ShownMessage(why)) "." } }
             @let is_shown = |error: &&String| failing.is_some() && view.trigger_error.as_ref().is_some_and(|shown| shown.message == **error);
             @if let Some(error) = view.last_error.as_ref().filter(|error| !is_shown(error)) { p.alert { b { (if view.status == ScheduleStatus::Error { "It stopped because of an error: " } else { "Last error: " }) } (ShownMessage(error)) } }

@@ -160,7 +160,7 @@ fn mark_of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
     let why = firing.reason.map(reason_suffix).unwrap_or_default();
     // A job that was cancelled before it began has no duration.
     let took = firing.started_at.zip(firing.finished_at);
-    let took = took.map(|(begin, end)| format!(", took {}", duration::in_words(end.duration_since(begin))));
+    let took = took.map(|(begin, end)| format!(", took {}", duration::rounded(end.duration_since(begin))));
     Mark {
         kind,
         at: scale.percent(begin),

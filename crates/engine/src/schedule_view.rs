@@ -240,23 +240,52 @@ impl ScheduleView {
         if self.status != ScheduleStatus::Disabled {
             return Some(error.to_owned());
         }
-        let note = self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(SkipReason::Disabled));
-        let note = note.unwrap_or("an accepted firing of it will start all the same");
-        Some(format!("{note}; it cannot be prepared, and is retried: {error}"))
+        Some(match self.starts_although_off() {
+            Some(note) => format!("{note}; it cannot be prepared, and is retried: {error}"),
+            None => format!(
+                "its firing by the clock could not be prepared, and is skipped at the next try, because the schedule is \
+                 turned off: {error}"
+            ),
+        })
     }
 
-    /// Describes the failure of the trigger of an active schedule: since when, the error, and what to do.
-    pub fn failing_trigger(&self, now: Timestamp) -> Option<String> {
+    /// Describes the jobs and the firings from outside or by hand that start although the schedule is turned off.
+    fn starts_although_off(&self) -> Option<&str> {
+        self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(SkipReason::Disabled))
+    }
+
+    /// Checks whether its firing is dropped at the next try of its preparation, because the schedule is turned off.
+    pub fn drops_unprepared(&self) -> bool {
+        self.status == ScheduleStatus::Disabled
+            && self.prepare_error.is_some()
+            && self.starts_although_off().is_none()
+    }
+
+    /// Describes the failure of the trigger of an active schedule: since when, the error, and what to do. `is_alone` is
+    /// true if no daemon runs.
+    pub fn failing_trigger(&self, is_alone: bool, now: Timestamp) -> Option<String> {
         let TriggerFailure { message, since } = self.trigger_error.as_ref()?;
         // The trigger of a schedule that is off or paused is not called.
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return None;
         }
         let since = duration::relative_to_now(now, *since);
+        if is_alone {
+            return Some(format!(
+                "since {since}: {message}; no daemon runs, and the next daemon tries again"
+            ));
+        }
         Some(format!(
             "since {since}: {message}; cowhand tries again. After the cause is corrected, for example the token in `.env`, \
              `cowhand reload` tries again at once"
         ))
+    }
+
+    /// Returns text such as `, since 3m ago` for a schedule that an error of its trigger has stopped; empty if the time is
+    /// not known.
+    pub fn stopped_since(&self, now: Timestamp) -> String {
+        let stopped = self.trigger_error.as_ref().filter(|_| self.status == ScheduleStatus::Error);
+        stopped.map(|error| format!(", since {}", duration::relative_to_now(now, error.since))).unwrap_or_default()
     }
 
     /// Returns text such as `, and 13 times more since then`; empty if the schedule was due once.

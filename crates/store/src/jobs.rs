@@ -90,12 +90,24 @@ pub(super) async fn newest(tx: &mut Tx<'_>, agents: &[AgentName]) -> Result<Vec<
 }
 
 impl Store {
-    /// Adds a job that no schedule fired: by hand, a fork or a retry.
+    /// Adds a job without a schedule.
     pub async fn add_job(&self, new: NewJob, now: Timestamp) -> Result<Job, StoreError> {
+        self.add_job_of(None, new, now).await
+    }
+
+    /// Adds a job that no firing created: a fork or a retry, or a job without a schedule. With a schedule, it counts as
+    /// a live job of that schedule, as a job by hand does.
+    pub async fn add_job_of(
+        &self,
+        schedule: Option<ScheduleId>,
+        new: NewJob,
+        now: Timestamp,
+    ) -> Result<Job, StoreError> {
         let random = self.random;
+        let origin = JobOrigin { schedule, ..JobOrigin::default() };
         self.write(move |tx| {
             Box::pin(async move {
-                let job = add(tx, new, &JobOrigin::default(), now, random).await?;
+                let job = add(tx, new, &origin, now, random).await?;
                 record_created(tx, &job, now);
                 Ok(job)
             })

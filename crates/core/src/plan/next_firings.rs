@@ -214,9 +214,12 @@ impl Search<'_> {
         }
         let due = self.check.interval_due(interval);
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
-        let over = over.filter(|over| !over.fits_after_running() || due <= self.check.now);
-        let opens = over.map_or(Some(self.check.now), |over| over.until)?;
-        Some(due.max(opens))
+        match over {
+            // Only reservations of running jobs are in its way, and nobody knows when these jobs end.
+            Some(over) if over.fits_after_running() && due <= self.check.now => None,
+            Some(over) if !over.fits_after_running() => Some(due.max(over.until?)),
+            Some(_) | None => Some(due.max(self.check.now)),
+        }
     }
 
     fn delay(&self, from: Timestamp) -> Vec<Timestamp> {

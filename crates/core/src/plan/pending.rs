@@ -49,6 +49,8 @@ impl Snapshot {
         };
         let awaited = |reason, until, sentence| Some(AwaitedStart { reason, until, sentence });
         match admit(&facts, now) {
+            // Without a daemon, nobody knows whether the jobs that have the places still run.
+            Admission::AtCapacity if !self.has_daemon(now) => awaited(None, None, NO_DAEMON.to_owned()),
             Admission::AtCapacity => {
                 let sentence = self.sentence_about_place(agent, job, facts.places.taken, now);
                 awaited(Some(SkipReason::AtCapacity), None, sentence)

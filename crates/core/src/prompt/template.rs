@@ -260,15 +260,22 @@ const TEMPLATE_FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"
 /// Creates an engine with only the [`TEMPLATE_FILTERS`]: no functions, no tests, no other templates.
 fn engine<'a>() -> Environment<'a> {
     let mut engine = Environment::empty();
-    engine.set_undefined_behavior(UndefinedBehavior::Strict);
+    engine.set_undefined_behavior(UndefinedBehavior::Chainable);
     engine.set_fuel(Some(MAX_ENGINE_STEPS));
     engine.set_debug(false);
-    engine.add_filter("default", filters::default);
+    engine.add_filter("default", or_default);
     engine.add_filter("join", filters::join);
     engine.add_filter("lower", filters::lower);
     engine.add_filter("trim", filters::trim);
     engine.add_filter("upper", filters::upper);
     engine
+}
+
+/// The filter `default`. It also replaces null and an empty text or list, because these are the values of variables for
+/// which the firing has no value, for example the assignee of an issue without an assignee.
+fn or_default(value: Value, default: Option<Value>) -> Value {
+    let is_missing = value.is_undefined() || value.is_none() || value.len() == Some(0);
+    if is_missing { default.unwrap_or_else(|| Value::from("")) } else { value }
 }
 
 fn problem_of(error: &minijinja::Error) -> String {

@@ -168,12 +168,19 @@ fn text_from_outside_is_fenced_and_missing_values_are_empty() {
         ("<{{payload.none | upper}}>", "<>"),
         ("<{{metadata.none}}>", "<>"),
         ("<{{payload.none | default('-')}}>", "<->"),
-        ("<{{payload.none.more | default('-')}}>", "<>"),
+        ("<{{payload.none.more | default('-')}}>", "<->"),
+        ("<{{payload.issue.tags[1].y.z | default('-')}}>", "<->"),
+        ("<{{assignee | default('-')}}{{action | default('-')}}{{issue_number | default('-')}}>", "<--->"),
+        ("<{{labels | default('-')}}{{url | default('-')}}>", "<`bug, auth`https://example.org/42>"),
+        ("<{{payload.ok | default('-')}}>", "<true>"),
     ] {
         assert_eq!(parts.render(text).unwrap(), expected, "{text}");
     }
     parts.payload = None;
     assert_eq!(parts.render("<{{payload.issue.n}}>").unwrap(), "<>", "fired by hand");
+    assert_eq!(parts.render("<{{payload.issue.n | default('-')}}>").unwrap(), "<->", "fired by hand");
+    (parts.task.url, parts.task.labels) = (String::new(), Vec::new());
+    assert_eq!(parts.render("<{{url | default('-')}}{{labels | default('=')}}>").unwrap(), "<-=>");
 }
 
 #[test]

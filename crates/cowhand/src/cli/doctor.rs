@@ -42,9 +42,10 @@ impl DoctorArgs {
         let how_to_start = location.how_to_start();
         let refusal = wait(async { Ok(location.start_refusal().await) })?;
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status, refusal.as_ref());
+        let is_alone = matches!(daemon_status, Ok(None));
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &location.config)),
-            Finding::of("state folder", folder(&location.state, matches!(daemon_status, Ok(None)))),
+            Finding::of("state folder", folder(&location.state, is_alone)),
             Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
             Finding::of("daemon", daemon(refusal.as_ref(), daemon_status, &how_to_start)),
@@ -74,7 +75,7 @@ impl DoctorArgs {
         // remedy.
         let is_new =
             |stopped: &Finding| !findings.iter().any(|known| !known.ok && known.what == stopped.what);
-        let failing = views.iter().filter_map(|view| failing_trigger(view, Timestamp::now()));
+        let failing = views.iter().filter_map(|view| failing_trigger(view, is_alone, Timestamp::now()));
         let stopped: Vec<Finding> =
             views.iter().filter_map(stopped_schedule).chain(failing).filter(is_new).collect();
         findings.extend(stopped);
@@ -135,8 +136,8 @@ fn empty_adoption(view: &ScheduleView) -> Option<Finding> {
 }
 
 /// Reports an active schedule whose trigger fails.
-fn failing_trigger(view: &ScheduleView, now: Timestamp) -> Option<Finding> {
-    let why = view.failing_trigger(now).filter(|_| view.off_in_file.is_none())?;
+fn failing_trigger(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<Finding> {
+    let why = view.failing_trigger(is_alone, now).filter(|_| view.off_in_file.is_none())?;
     let what = format!("schedule {}/{}", view.agent, view.schedule);
     Some(Finding::of(what, Err(format!("its trigger fails, {why}"))))
 }

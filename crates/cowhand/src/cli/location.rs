@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use cowhand_core::config::LoadedConfig;
+use cowhand_core::job::{Job, JobStatus};
 use tempfile::TempDir;
 
 use super::advice::config_argument;
@@ -17,9 +18,10 @@ use cowhand_engine::daemon;
 use cowhand_engine::error::FleetError;
 use cowhand_engine::secrets::redactor_without_daemon;
 use cowhand_engine::state::{StateFolder, StoreMark};
+use cowhand_run::attempt::Attempt;
 use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
-use cowhand_store::{Store, StoreError, is_postgres};
+use cowhand_store::{JobFilter, Store, StoreError, is_postgres};
 use cowhand_system::clock::Clock;
 use cowhand_system::disk::DiskProblem;
 use cowhand_web::api::{Api, Client, Code};
@@ -185,8 +187,15 @@ impl FleetLocation {
     /// Connects to the daemon or, if none runs, opens the store alone.
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
-            Some(client) => Ok(Connection { client, location: self, _empty_folder: None }),
-            None => self.open_store().await.map_err(without_daemon),
+            Some(client) => Ok(Connection { client, location: self, ended_note: None, _empty_folder: None }),
+            None => {
+                let alone = self.open_store().await.map_err(without_daemon)?;
+                if let Some(note) = &alone.ended_note {
+                    static NOTED: Once = Once::new();
+                    NOTED.call_once(|| print::note(note));
+                }
+                Ok(alone)
+            }
         }
     }
 
@@ -230,6 +239,7 @@ impl FleetLocation {
             empty.as_ref().map_or(address, |empty| empty.path().join("store.db").display().to_string());
         let store =
             Store::open(&address).await.map_err(|error| unreadable(&error))?.with_clock(Clock::System);
+        let ended_note = ended_attempts(&store, &self.state).await;
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
         let program = std::env::current_exe().map_err(|error| {
@@ -237,7 +247,7 @@ impl FleetLocation {
         })?;
         let api = Api::alone(store, self.state.clone(), loaded.roster, sources, redactor, program);
         let client = Client::of_person(api);
-        Ok(Connection { client, location: self, _empty_folder: empty })
+        Ok(Connection { client, location: self, ended_note, _empty_folder: empty })
     }
 
     /// Returns the note that the config has errors, or that its file does not exist.
@@ -258,6 +268,29 @@ impl FleetLocation {
         SourceContext::of_base(base, variables.clone()).writable(writable(&loaded.roster))
     }
 }
+
+/// Returns a sentence about the jobs that the store has as running, but whose attempts have ended on this machine.
+/// Without a daemon, nobody records their results. None if there are no such jobs.
+async fn ended_attempts(store: &Store, state: &StateFolder) -> Option<String> {
+    let running = JobFilter { status: Some(JobStatus::Running), ..JobFilter::default() };
+    let jobs = store.jobs(running, MAX_CHECKED).await.ok()?;
+    let has_ended =
+        |job: &&Job| matches!(Attempt::new(state.path(), job.id(), job.attempts()).ending(), Ok(Some(_)));
+    match jobs.iter().filter(has_ended).count() {
+        0 => None,
+        1 => Some(
+            "no daemon runs, and 1 job that is shown as running has ended; its result is recorded when a daemon starts"
+                .to_owned(),
+        ),
+        count => Some(format!(
+            "no daemon runs, and {count} jobs that are shown as running have ended; their results are recorded when a \
+             daemon starts"
+        )),
+    }
+}
+
+/// Maximum number of running jobs whose attempts are checked.
+const MAX_CHECKED: u32 = 1_000;
 
 /// Returns the failure to open the store without a daemon.
 fn unreadable(error: &StoreError) -> Failure {
@@ -314,6 +347,8 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
 pub(super) struct Connection<'p> {
     client: Client,
     location: &'p FleetLocation,
+    /// Sentence about jobs that are shown as running and have ended, if no daemon runs.
+    ended_note: Option<String>,
     _empty_folder: Option<TempDir>,
 }
 

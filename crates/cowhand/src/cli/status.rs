@@ -94,7 +94,7 @@ impl StatusArgs {
         table(&status.agents, now).print();
         let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
         schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-        let mut lines = schedule_problems(&schedules, now);
+        let mut lines = schedule_problems(&schedules, client.is_alone(), now);
         add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
         if self.agent.is_none() {
             lines.extend(status.gone.iter().map(gone_agent_line));
@@ -149,7 +149,7 @@ fn asks_line(asks: usize) -> Option<String> {
 /// its trigger fails, it is starved, it can never fire, or its firing cannot be prepared, even if the schedule is turned off. Schedules
 /// over the same budget share one line. A schedule that missed a firing gets a further line. Parked providers are not
 /// among these lines.
-fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
+fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
         let name = format!("{}/{}", view.agent, view.schedule);
@@ -167,8 +167,9 @@ fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
             }
             (ScheduleStatus::Error, _, Some(error)) => {
                 format!(
-                    "{}: {name}: {}",
+                    "{}: {name}{}: {}",
                     print::styled("stopped by an error", print::ODD),
+                    view.stopped_since(now),
                     print::one_line(error, 300)
                 )
             }
@@ -179,7 +180,7 @@ fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
                 let what = if status == ScheduleStatus::Disabled { "turned off" } else { "not prepared" };
                 format!("{}: {name}: {why}", print::styled(what, print::ODD))
             }
-            _ if let Some(why) = view.failing_trigger(now) => {
+            _ if let Some(why) = view.failing_trigger(is_alone, now) => {
                 format!(
                     "{}: {name}, {}",
                     print::styled("trigger fails", print::ODD),

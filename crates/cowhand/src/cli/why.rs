@@ -255,7 +255,7 @@ fn describe_state(
     if let Some(note) = &view.adopt_note {
         lines.push(with_full_stop(&print::one_line(note, 400)));
     }
-    let failing = view.failing_trigger(now);
+    let failing = view.failing_trigger(is_alone, now);
     if let Some(why) = &failing {
         lines.push(format!("Its trigger fails, {}", with_full_stop(&print::one_line(why, 900))));
     }
@@ -265,6 +265,10 @@ fn describe_state(
     if let Some(error) = view.last_error.as_ref().filter(|error| !is_shown(error)) {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
+            _ if view.drops_unprepared() => {
+                "Its firing by the clock could not be prepared, and is skipped at the next try, because the schedule is \
+                 turned off"
+            }
             _ if view.prepare_error.is_some() => "Its firing cannot be prepared, and is retried",
             _ => "Its last error",
         };
@@ -294,8 +298,9 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         }
         ScheduleStatus::Error => {
             format!(
-                "{name} stopped because of an error. Correct the cause first; then `cowhand schedule enable {word}` \
-                 starts it again."
+                "{name} stopped because of an error{}. Correct the cause first; then `cowhand schedule enable {word}` \
+                 starts it again.",
+                view.stopped_since(now)
             )
         }
         ScheduleStatus::Paused => {

@@ -123,3 +123,45 @@ agents:
     assert!(!waiting.as_array().unwrap().is_empty(), "the queue is not empty: {}", ran());
     assert!(!ran().contains("queue\nqueue\nqueue\nqueue"), "they take turns: {}", ran());
 }
+
+/// A retry is not fired by its schedule, but it is a job of it, as a job by hand is.
+#[test]
+fn running_retry_counts_as_job_of_its_schedule() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+    instances: {max_concurrent: 2}
+    schedules:
+      cr: {type: cron, cron: '0 0 1 1 *', timezone: UTC}
+      often: {type: interval, interval: 1s}
+",
+    );
+    scene.write("go", "");
+    scene.start();
+    let first = scene.json(&["trigger", "a", "cr", "--wait"])["id"].as_str().unwrap().to_owned();
+    let fired = wait_until("the interval", || {
+        let jobs = scene.json(&["jobs", "--schedule", "often", "--status", "completed"]);
+        jobs[0]["id"].as_str().map(str::to_owned)
+    });
+    assert_eq!(scene.run(&["schedule", "disable", "a/often"]).code, Some(0));
+    wait_until("all to end", || {
+        scene.json(&["jobs", "--status", "running"]).as_array().unwrap().is_empty().then_some(())
+    });
+    fs::remove_file(scene.root.join("go")).unwrap();
+    for (job, name) in [(first, "a/cr"), (fired, "a/often")] {
+        let again = scene.json(&["retry", &job])["id"].as_str().unwrap().to_owned();
+        wait_until("the retry to run", || (scene.job(&again)["status"] == "running").then_some(()));
+        scene.run(&["schedule", "enable", name]);
+        assert_eq!(scene.json(&["schedule", "show", name])["status"], "running", "{name}");
+    }
+    let view = wait_until("the interval to be due", || {
+        let view = scene.json(&["schedule", "show", "a/often"]);
+        view["due_since"].is_string().then_some(view)
+    });
+    assert_eq!(view["skip_reason"], "already_running", "{view}");
+    let said = scene.run(&["why", "a/often"]).stdout;
+    assert!(said.contains("a/often is running"), "{said}");
+    scene.write("go", "");
+}

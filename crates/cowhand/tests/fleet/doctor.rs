@@ -129,3 +129,23 @@ fn doctor_names_command_for_stopped_schedule() {
     assert_eq!(found["ok"], false, "{found}");
     assert!(detail.contains("`cowhand schedule enable a/issues` starts it again"), "{found}");
 }
+
+#[test]
+fn doctor_reports_workspaces_that_cannot_be_made() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    isolation: {kind: worktree, setup: [no-such-setup]}
+",
+    );
+    let own = std::env::var("PATH").unwrap();
+    let detail = || finding(&scene, &own, None, "isolation of a")["detail"].as_str().unwrap().to_owned();
+    let said = detail();
+    assert!(said.contains("not a git repository") && said.contains("`setup`: no-such-setup"), "{said}");
+    let made = std::process::Command::new("git").args(["init", "-q"]).arg(&scene.root).status().unwrap();
+    assert!(made.success());
+    let said = detail();
+    assert!(said.contains("its jobs cannot start: ") && !said.contains("not a git repository"), "{said}");
+}

@@ -93,3 +93,37 @@ fn firing_in_preparation_shows_what_it_waits_for() {
     assert_eq!(firing["reason"], "filtered");
     assert_eq!(firing["why"], "`when_command` rejected it");
 }
+
+/// A firing of the clock that waits for another try of its preparation is skipped after its schedule is turned off.
+#[test]
+fn firing_of_the_clock_does_not_start_after_its_schedule_is_turned_off() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      gone: {type: interval, interval: 1s, when_command: [no-such-program]}
+",
+    );
+    scene.start();
+    wait_until("a failed preparation", || {
+        scene.json(&["schedule", "show", "a/gone"])["prepare_error"].is_string().then_some(())
+    });
+    let said = scene.run(&["schedule", "disable", "a/gone"]).stdout;
+    assert!(!said.contains("will start all the same"), "{said}");
+    // The pause before the next try may be over already.
+    let view = scene.json(&["schedule", "show", "a/gone"]);
+    let shown =
+        [&["why", "a/gone"][..], &["status"], &["schedule", "list"]].map(|verb| scene.run(verb).stdout);
+    if view["preparing"] == true && scene.json(&["schedule", "show", "a/gone"])["preparing"] == true {
+        for said in [said].iter().chain(&shown) {
+            let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("is skipped at the next try"), "{said}");
+            assert!(!words.contains("is retried"), "{said}");
+        }
+    }
+    wait_until("the firing to be skipped", || {
+        (scene.json(&["why", "a/gone"])["firings"][0]["reason"] == "disabled").then_some(())
+    });
+}

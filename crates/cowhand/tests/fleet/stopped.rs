@@ -170,3 +170,26 @@ fn stop_reports_unknown_state_of_jobs() {
         assert!(said.contains("cannot read the name of this node"), "{said}");
     }
 }
+
+/// The daemon is gone, so nobody has recorded the end of the job.
+#[test]
+fn verbs_without_daemon_say_that_a_running_job_has_ended() {
+    let scene = Scene::with(&fleet("1h", ""));
+    scene.start();
+    scene.json(&["trigger", "slow"]);
+    wait_until("it to run", || scene.root.join("up").exists().then_some(()));
+    let waiting = scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned();
+    scene.kill_daemon();
+    let note = "1 job that is shown as running has ended; its result is recorded when a daemon starts";
+    assert!(!scene.run(&["status"]).stderr.contains(note), "it still runs");
+    scene.write("end", "");
+    wait_until("its keeper to say how it ended", || {
+        attempt(&scene).join("ending.json").exists().then_some(())
+    });
+    for verb in [&["status"][..], &["jobs"], &["schedule", "list"]] {
+        let said = scene.run(verb).stderr;
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>().join(" ").matches(note).count(), 1, "{said}");
+    }
+    let said = scene.run(&["job", &waiting]).stdout;
+    assert!(said.contains("no daemon runs; it starts when a daemon does"), "{said}");
+}

@@ -123,7 +123,7 @@ async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionRes
 }
 
 /// Returns the image of an agent with a Docker sandbox, whose program is in the image; `None` for other agents.
-fn image(agent: &Agent) -> Option<String> {
+pub(super) fn image(agent: &Agent) -> Option<String> {
     let sandbox = agent.sandbox(None, false);
     (sandbox.kind == SandboxKind::Docker).then(|| sandbox.container.image.unwrap_or_default())
 }
@@ -153,7 +153,7 @@ fn find_program(agent: &Agent, program: &str) -> Result<PathBuf, ProgramError> {
 }
 
 /// Explains why a program cannot be started.
-fn unusable(program: &str, directory: &Path) -> ProgramError {
+pub(super) fn unusable(program: &str, directory: &Path) -> ProgramError {
     if !program.contains('/') {
         return ProgramError::NotOnPath(program.to_owned());
     }

@@ -1,18 +1,64 @@
-//! Checks that the `git` for workspaces exists and is new enough.
+//! Checks that the `git` for workspaces exists and is new enough, and that the workspaces of the agents can be made.
 
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::workspace::IsolationRules;
+use cowhand_run::workspace::WorkspaceBase;
 
 use super::Finding;
-use super::agents::{find, version_in, version_of};
+use super::agents::{find, image, unusable, version_in, version_of};
 
 /// First version with `worktree list -z`. All other features that cowhand uses are older.
 const OLDEST_GIT: [u32; 3] = [2, 36, 0];
 
+/// Checks `git` and the `isolation` of each agent; empty if no job has its own workspace.
+pub(super) async fn check(roster: &Roster) -> Vec<Finding> {
+    let Some(git) = git(roster).await else { return Vec::new() };
+    let workspaces = if git.ok { workspaces(roster).await } else { Vec::new() };
+    std::iter::once(git).chain(workspaces).collect()
+}
+
+/// Reports the agents whose workspaces cannot be made.
+async fn workspaces(roster: &Roster) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // The finding of the agent itself reports a missing directory.
+    for agent in roster.agents.iter().filter(|agent| agent.directory.is_dir()) {
+        let mut problems: Vec<String> = Vec::new();
+        for rules in agent.isolations() {
+            let setup = missing_setup(agent, &rules);
+            let (directory, stop) = (agent.directory.clone(), Arc::default());
+            let base =
+                tokio::task::spawn_blocking(move || WorkspaceBase::of(&directory, &rules, &stop)).await;
+            let base = base.ok().and_then(Result::err).map(|error| error.to_string());
+            problems.extend(base.into_iter().chain(setup));
+        }
+        problems.sort_unstable();
+        problems.dedup();
+        if !problems.is_empty() {
+            let detail = format!("its jobs cannot start: {}", problems.join("; "));
+            findings.push(Finding::of(format!("isolation of {}", agent.name), Err(detail)));
+        }
+    }
+    findings
+}
+
+/// Explains why the program of `setup` cannot be started. A relative path is in the workspace, which does not exist yet,
+/// and the programs of an image are not known.
+fn missing_setup(agent: &Agent, rules: &IsolationRules) -> Option<String> {
+    let program = rules.setup.as_ref()?.first()?;
+    let is_in_workspace = program.contains('/') && !program.starts_with('/');
+    if is_in_workspace || image(agent).is_some() {
+        return None;
+    }
+    let found = find(program, &agent.directory, agent.program.env.get("PATH"));
+    found.is_none().then(|| format!("`setup`: {}", unusable(program, &agent.directory)))
+}
+
 /// Checks `git`; returns `None` if no job has its own workspace.
-pub(super) async fn check(roster: &Roster) -> Option<Finding> {
+async fn git(roster: &Roster) -> Option<Finding> {
     let mut users = roster.agents.iter().filter(|agent| agent.isolations().next().is_some());
     let user = users.next()?;
     let Some(path) = find("git", Path::new(""), None) else {

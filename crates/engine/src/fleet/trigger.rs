@@ -284,7 +284,8 @@ impl Fleet {
             confined: earlier.confined().map(str::to_owned),
             not_before: None,
         };
-        let job = self.store().add_job(new, self.clock().now()).await?;
+        let schedule = schedule.map(|schedule| schedule.id);
+        let job = self.store().add_job_of(schedule, new, self.clock().now()).await?;
         self.engine.count_trigger();
         self.nudge();
         Ok(job)

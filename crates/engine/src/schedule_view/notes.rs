@@ -47,17 +47,19 @@ impl ScheduleView {
             return self;
         }
         if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
+            // The end of the wait for reservations of running jobs is not known.
+            let until = over.until.filter(|_| !over.fits_after_running());
+            let is_interval = matches!(schedule.trigger, TriggerConfig::Interval { .. });
             let is_delayed = self.skip_reason == Some(SkipReason::NotDue)
-                && !over.fits_after_running()
-                && self.fires_before(schedule, over.until, now);
+                && if over.fits_after_running() {
+                    is_interval && self.next_run_at.is_none() && self.never_fires.is_none()
+                } else {
+                    self.fires_before(schedule, until, now)
+                };
             if is_delayed || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
                 self.skip_reason = Some(SkipReason::OverBudget);
             }
-            return self.with_note(
-                SkipReason::OverBudget,
-                over.until,
-                over.sentence(&agent.name, roster.zone()),
-            );
+            return self.with_note(SkipReason::OverBudget, until, over.sentence(&agent.name, roster.zone()));
         }
         if let Some(parked) = usage_limit(agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::UsageLimit);

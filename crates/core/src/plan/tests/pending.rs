@@ -21,8 +21,13 @@ fn the_wait_of_a_pending_job_is_explained() {
         ("it waits for a time", alone(manual()).job("hand", ahead), None),
         ("it waits for a daemon", alone(manual()).job("hand", PENDING), Some((None, nobody.to_owned()))),
         (
-            "it waits for a place",
+            "without a daemon, the places may be free",
             alone(manual()).job("hand", RUNNING).job("hand", PENDING),
+            Some((None, nobody.to_owned())),
+        ),
+        (
+            "it waits for a place",
+            manual().job("hand", RUNNING).job("hand", PENDING),
             Some((Some(SkipReason::AtCapacity), format!("{full}; it is the next"))),
         ),
         (

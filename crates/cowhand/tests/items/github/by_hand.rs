@@ -170,3 +170,22 @@ async fn given_up_issue_can_be_completed() {
     assert!(fleet.store().item_failures().await.unwrap().is_empty());
     stop(fleet).await;
 }
+
+/// Nobody has claimed the issue: a person reports that it cannot be done.
+#[tokio::test]
+async fn available_issue_is_given_up_after_a_report_of_a_person() {
+    for outcome in [WorkOutcome::Failure, WorkOutcome::Partial] {
+        let hub = Hub::new("cat", "", BY_HAND).await;
+        hub.fake.add(7, &["ready", "bug"]);
+        let fleet = hub.started().await;
+        let summary = "It needs a decision.".to_owned();
+        let result = WorkResult { outcome, summary, details: None, artifacts: Vec::new(), error: None };
+        fleet.complete_item(&id(), ItemScope::default(), result).await.unwrap();
+        let issue = hub.fake.issue(7);
+        assert_eq!((&issue.labels[..], issue.is_closed), (&["bug".to_owned()][..], false), "{issue:?}");
+        assert_eq!(said(&issue, "cowhand:report").len(), 1, "{issue:?}");
+        let failures = fleet.store().item_failures().await.unwrap();
+        assert_eq!(failures.len(), usize::from(outcome == WorkOutcome::Failure), "{failures:?}");
+        stop(fleet).await;
+    }
+}
