@@ -5,6 +5,7 @@ use std::fs;
 
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::wait_until;
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use super::{FLEET, RunResult, Scene, has_ended};
@@ -113,6 +114,56 @@ fn another_store_does_not_lose_results_of_ended_agents() {
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     scene.write("cowhand.yaml", &with_store(&other.url()));
     scene.start();
+}
+
+const WITH_HOOK: &str = "
+agents:
+  - name: worker
+    runtime: command
+    command: [echo, done]
+    hooks:
+      after_run:
+        - {type: shell, command: 'echo $$ >> hook-pid; while [ ! -e go ]; do sleep 0.05; done'}
+";
+
+/// A shell hook begins at most once, also if the store is changed and changed back.
+#[test]
+fn another_store_does_not_end_or_repeat_hooks() {
+    let other = Postgres::start();
+    let scene = Scene::with(WITH_HOOK);
+    let other_config = format!("{WITH_HOOK}store: {}\n", other.url());
+    scene.start();
+    assert_eq!(scene.run(&["trigger", "worker"]).code, Some(0));
+    let pids = || fs::read_to_string(scene.root.join("hook-pid")).unwrap_or_default();
+    let hook = wait_until("the hook to run", || Pid::from_raw(pids().trim().parse().ok()?));
+    scene.write("cowhand.yaml", &other_config);
+    assert_refused(&scene.run(&["restart"]), &["hooks of jobs still run (", "the hooks would be ended"]);
+    scene.kill_daemon();
+    let refused = |reason: &str| {
+        assert_refused(&scene.run(&["start", "-d"]), &[reason]);
+        for verb in ["status", "doctor"] {
+            let said = in_one_line(&scene.run(&[verb]));
+            assert!(said.contains(reason), "{verb}: {reason:?} in: {said}");
+        }
+    };
+    refused("hooks of jobs still run (");
+    assert!(!has_ended(hook));
+    scene.go();
+    wait_until("the hook to end", || has_ended(hook).then_some(()));
+    wait_until("its keeper to record the end", || {
+        let mut folders = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap();
+        folders.any(|folder| folder.unwrap().path().join("ending.json").exists()).then_some(())
+    });
+    refused("the results of ended hooks of jobs are not in the store yet (");
+    scene.write("cowhand.yaml", WITH_HOOK);
+    scene.start();
+    wait_until("the result of the hook", || {
+        let mut folders = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap();
+        folders.all(|folder| !folder.unwrap().path().to_string_lossy().contains(".hook")).then_some(())
+    });
+    assert_eq!(pids().lines().count(), 1, "it was begun once");
+    scene.write("cowhand.yaml", &other_config);
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
 }
 
 #[test]
