@@ -95,7 +95,8 @@ impl<'a> Url<'a> {
         let is_quote = |sign: char| "\"<>`".contains(sign);
         let first = &after[..find(0, &|sign| in_authority(sign) || is_quote(sign))];
         // Parsers accept these signs in a password, so they do not end the URL within a password.
-        let in_password = first.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) && !first.contains('@');
+        let in_password =
+            first.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) && !first.contains('@');
         if is_whole || in_password {
             let end = find(0, &char::is_whitespace);
             return Self { text: &after[..end], authority: find(0, &in_authority) };
@@ -315,10 +316,7 @@ mod tests {
             ("http://u:Pa\"Z/q@h/1", &["Pa\"Z/q", "Pa%22Z/q"]),
             ("postgres://u:Pa`Zq@h/1", &["Pa`Zq", "Pa%60Zq"]),
             ("see http://u:Pa<Zq@h, or x@y", &["Pa<Zq", "Pa%3CZq"]),
-            (
-                "https://u:Ex02/Zq-x7@m.example/p?mail=a@b.c",
-                &["Ex02/Zq-x7", "Ex02/Zq-x7@m.example/p?mail=a"],
-            ),
+            ("https://u:Ex02/Zq-x7@m.example/p?mail=a@b.c", &["Ex02/Zq-x7", "Ex02/Zq-x7@m.example/p?mail=a"]),
             ("http://u:1234\\Secret@h/x", &["1234\\Secret"]),
             ("see http://host:80/x, or ask me@host", &[]),
             ("see [page](http://host:80/x)(me@host)", &[]),

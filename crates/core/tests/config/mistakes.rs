@@ -552,3 +552,15 @@ fn passwords_of_mistyped_addresses_are_not_shown() {
         assert!(loaded.errors() > 0 && !found.contains("hunter22"), "traces {address}: {found}");
     }
 }
+
+/// The library that connects to the store accepts these characters.
+#[test]
+fn passwords_with_unusual_characters_are_known_secrets() {
+    for sign in ["<", ">", "`", " ", "\"", "\t"] {
+        let address = format!("postgres://u:hunter{sign}22@h/x");
+        let loaded = load_text(&format!("store: '{address}'\nagents: []\n"));
+        assert_eq!(loaded.errors(), 0, "{}", rendered(&loaded));
+        let known = &loaded.roster.url_passwords;
+        assert!(known.contains(&format!("hunter{sign}22")), "{address}: {known:?}");
+    }
+}
