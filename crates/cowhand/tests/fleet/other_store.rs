@@ -69,6 +69,8 @@ fn copied_state_folder_does_not_start_as_the_same_node() {
     fs::create_dir(&folder).unwrap();
     fs::copy(scene.root.join(".cowhand/node"), folder.join("node")).unwrap();
     assert_refused(&copy.run(&["start", "-d"]), &["another daemon runs with the node name", "remove `node`"]);
+    let doctor = in_one_line(&copy.run(&["doctor"]));
+    assert!(doctor.contains("another daemon runs with the node name"), "{doctor}");
     assert_eq!(scene.job(&job)["status"], "running");
     assert!(!has_ended(agent));
     fs::remove_file(folder.join("node")).unwrap();
@@ -106,6 +108,17 @@ fn another_store_does_not_lose_results_of_ended_agents() {
         for word in reason {
             assert!(said.contains(word), "{verb}: {word:?} in: {said}");
         }
+    }
+    let status: Value = serde_json::from_str(&scene.run(&["status", "--json"]).stdout).unwrap();
+    let problem = status["daemon"]["store_problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("remove `store` from the config"), "{status}");
+    // No verb advises only a start, which is refused.
+    for arguments in
+        [&["jobs"][..], &["jobs", "--json"], &["logs"], &["why", "worker/tidy"], &["trigger", "worker"]]
+    {
+        let said = in_one_line(&scene.run(arguments));
+        assert!(said.contains("remove `store` from the config"), "{arguments:?}: {said}");
+        assert_eq!(said.matches("names another store").count(), 1, "{arguments:?}: {said}");
     }
     // The advice works.
     scene.write("cowhand.yaml", FLEET);
@@ -244,6 +257,11 @@ fn verbs_show_the_store_of_the_running_daemon() {
     let said = in_one_line(&scene.run(&["doctor"]));
     assert!(said.contains("FAIL store: agents still run") && said.contains(&job), "{said}");
     assert!(!said.contains("start the daemon with"), "{said}");
+    for arguments in [&["status"][..], &["status", "--json"]] {
+        let said = in_one_line(&scene.run(arguments));
+        assert!(said.contains("agents still run") && said.contains(&job), "{said}");
+        assert!(!said.contains("start the daemon with"), "{said}");
+    }
     scene.go();
     wait_until("the job to end", || (scene.job(&job)["status"] == "completed").then_some(()));
     let database = scene.root.join(".cowhand/store.db");
@@ -251,6 +269,10 @@ fn verbs_show_the_store_of_the_running_daemon() {
     wait_until("doctor to name the store", || {
         in_one_line(&scene.run(&["doctor"])).contains(&words).then_some(())
     });
+    for arguments in [&["status"][..], &["status", "--json"]] {
+        let said = in_one_line(&scene.run(arguments));
+        assert!(said.contains(&words), "{said}");
+    }
 }
 
 #[test]
