@@ -102,8 +102,8 @@ pub enum FleetError {
          this daemon ends, and leaves its agents to the other daemon"
     )]
     HomeTaken { folder: String },
-    #[error("{}", store_gone(.database, .jobs, .keepers))]
-    StoreGone { database: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    #[error("{}", other_store::store_gone(.database, .jobs))]
+    StoreGone { database: String, jobs: Box<UnsettledJobs> },
     #[error("{0}")]
     OtherStore(Box<OtherStore>),
     #[error("{0}")]
@@ -336,17 +336,6 @@ fn in_use(job: &JobId, user: &JobId) -> String {
         return format!("{job} has not ended; cancel it first");
     }
     format!("{user} began from {job} and has not ended; wait for its end")
-}
-
-fn store_gone(database: &str, jobs: &[JobId], keepers: &[i32]) -> String {
-    let joined = |parts: Vec<String>, separator| parts.join(separator);
-    let jobs = joined(jobs.iter().map(ToString::to_string).collect(), ", ");
-    let keepers = joined(keepers.iter().map(ToString::to_string).collect(), " ");
-    format!(
-        "{database} does not exist, but agents of its jobs still run ({jobs}). With a new store they would be ended \
-         and the history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty \
-         history, end the agents first with `kill {keepers}`"
-    )
 }
 
 /// Explains why a firing made no job, from its row in the ledger.

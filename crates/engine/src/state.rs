@@ -17,6 +17,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
 use cowhand_system::disk::test_write_in;
+use cowhand_system::named_file;
 
 pub use job_socket::{job_folder, job_socket};
 pub(crate) use lock::LockState;
@@ -122,6 +123,18 @@ impl StateFolder {
         guard::check(&self.0)
     }
 
+    /// Returns an error if `node` or `job-key` exists and cannot be read, for example because it is a pipe. A start would
+    /// fail.
+    pub fn check_files(&self) -> io::Result<()> {
+        for path in ["node", "job-key"].map(|name| self.0.join(name)) {
+            match read_small(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(damaged(&path, &error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the rights of other users, so that they can reach nothing in the folder, whatever the umask was when it
     /// was created.
     pub fn close_to_others(&self) -> io::Result<()> {
@@ -149,7 +162,7 @@ impl StateFolder {
     pub fn job_key(&self) -> io::Result<Vec<u8>> {
         const JOB_KEY_LENGTH: usize = 32;
         let path = self.0.join("job-key");
-        match fs::read(&path) {
+        match read_small(&path) {
             Ok(key) if key.len() == JOB_KEY_LENGTH => Ok(key),
             Ok(_) => {
                 Err(io::Error::other(format!("{} is damaged; remove it if no agent runs", path.display())))
@@ -165,20 +178,21 @@ impl StateFolder {
                 file.persist(&path)?;
                 Ok(key)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(damaged(&path, &error)),
         }
     }
 
     /// Returns the id of this node, if it has one already.
     pub fn known_node(&self) -> Option<String> {
-        let id = fs::read_to_string(self.0.join("node")).ok()?;
+        let id = String::from_utf8(read_small(&self.0.join("node")).ok()?).ok()?;
         Some(id.trim().to_owned()).filter(|id| !id.is_empty())
     }
 
     /// Returns the id of this node. It stays the same after a restart, so that the daemon finds its own leases.
     pub fn node(&self) -> io::Result<String> {
         let path = self.0.join("node");
-        match fs::read_to_string(&path) {
+        let text = |bytes| String::from_utf8(bytes).map_err(io::Error::other);
+        match read_small(&path).and_then(text) {
             Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
             Ok(_) => {
                 Err(io::Error::other(format!("{} is empty; remove it if no agent runs", path.display())))
@@ -191,7 +205,52 @@ impl StateFolder {
                 file.persist(&path)?;
                 Ok(id)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(damaged(&path, &error)),
         }
+    }
+}
+
+/// Reads a small file of the state folder. Fails without blocking if a pipe or another special file is in its place.
+pub(crate) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    const MAX_BYTES: u64 = 16 << 20;
+    named_file::read(path, MAX_BYTES)
+}
+
+/// Names the file in its error, if its content or kind is wrong.
+fn damaged(path: &Path, error: &io::Error) -> io::Error {
+    let path = path.display();
+    let message = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("cannot read {path}: {error}"),
+        _ => format!("{path} is damaged: {error}; remove it if no agent runs"),
+    };
+    io::Error::new(error.kind(), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Opening a pipe would block.
+    #[test]
+    fn pipes_in_place_of_files_are_reported_as_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path());
+        for name in ["node", "job-key", "store.json", "views"] {
+            let path = folder.path().join(name);
+            let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        }
+        let errors = [state.node().unwrap_err(), state.job_key().unwrap_err()];
+        for error in errors.map(|error| error.to_string()) {
+            assert!(error.contains("is damaged: it is a pipe, not a regular file; remove it"), "{error}");
+        }
+        let error = state.check_files().unwrap_err().to_string();
+        assert!(error.contains("node is damaged: it is a pipe"), "{error}");
+        assert_eq!(state.known_node(), None);
+        let error = state.store_mark().unwrap_err().to_string();
+        assert!(error.contains("it is a pipe, not a regular file"), "{error}");
+        let mark = StoreMark { id: serde_json::from_str("\"id\"").unwrap(), location: "x".to_owned() };
+        state.write_store_mark(&mark).unwrap();
+        assert_eq!(state.store_mark().unwrap(), Some(mark));
     }
 }

@@ -22,9 +22,9 @@ use super::secret::has_unescaped_password;
 /// Format whose errors never quote the text, so the errors may be shown even if the text is secret.
 const POSTGRES: &str = "postgres";
 
-/// Checks whether the errors of this format contain no part of the text.
-pub(super) fn never_quotes_text(format: &str) -> bool {
-    format == POSTGRES
+/// Checks whether the error of this format contains no part of the text.
+pub(super) fn never_quotes_text(format: &str, text: &str) -> bool {
+    format == POSTGRES || (format == "uri" && text.contains('@'))
 }
 
 /// Returns the error in the text, if there is one; none for a format that is not listed here.
@@ -96,8 +96,9 @@ fn plain(ok: bool, text: &str, what: &str, example: &str) -> Option<String> {
 /// Checks a web address. If the text contains an `@`, it may contain a password, so the message does not quote it.
 fn web_address(text: &str) -> Option<String> {
     if has_unescaped_password(text) {
-        let message = "the password of this address contains an unescaped character; in a user or a password, `/` is \
-                       written %2F, `?` %3F, `#` %23 and `@` %40";
+        let message = "the password of this address contains an unescaped character, or there is an `@` after the host; \
+                       in a user or a password, `/` is written %2F, `\\` %5C, `?` %3F, `#` %23 and `@` %40, and after \
+                       the host `@` is written %40";
         return Some(message.to_owned());
     }
     let (what, example) = ("a web address", "https://example.com/hook");

@@ -235,6 +235,11 @@ impl Loader<'_> {
     /// Remembers the passwords in the URLs of a part of the config.
     pub(super) fn remember_passwords(&mut self, checked: &Checked) {
         secret::add_passwords(&checked.value, &mut self.url_passwords);
+        for pointer in &checked.addresses {
+            if let Some(address) = checked.value.pointer(pointer).and_then(Json::as_str) {
+                secret::add_hidden_passwords(address, &mut self.url_passwords);
+            }
+        }
     }
 
     pub(super) fn masked(checked: Checked) -> Json {

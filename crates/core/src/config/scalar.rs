@@ -103,7 +103,7 @@ impl Checker<'_> {
         let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
         if let Some(complaint) = format::validate(format, text) {
             // Most parsers quote the text, which may be a secret.
-            let is_shown = format::never_quotes_text(format) || !self.is_secret(scalar);
+            let is_shown = format::never_quotes_text(format, text) || !self.is_secret(scalar);
             let message = if is_shown { complaint } else { "this value is not valid here".to_owned() };
             self.error(at, message, None);
             return None;

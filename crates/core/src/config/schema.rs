@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     /// All keywords that the checker enforces, and the annotations that it does not enforce.
-    const KNOWN_KEYWORDS: [&str; 34] = [
+    const KNOWN_KEYWORDS: [&str; 35] = [
         "$ref",
         "$defs",
         "$schema",
@@ -142,6 +142,7 @@ mod tests {
         "x-aliases",
         "x-old-names",
         "x-secret",
+        "x-address",
         "x-path",
         "x-pending",
         "x-herdctl",

@@ -39,6 +39,9 @@ pub(super) struct Checker<'a> {
     /// Number of steps in the path that mark everything below as secret.
     secret: usize,
     secrets: Vec<String>,
+    /// Whether the value belongs to a key that holds an address.
+    is_address: bool,
+    addresses: Vec<String>,
     wrong: Vec<String>,
 }
 
@@ -58,6 +61,8 @@ pub(super) struct Checked {
     pub value: Json,
     /// JSON pointers to secrets.
     pub secrets: Vec<String>,
+    /// JSON pointers to secrets that are addresses with a password in an unusual place.
+    pub addresses: Vec<String>,
     /// JSON pointers to values that are wrong or contain a variable without a value. They can be missing or incomplete
     /// in `value`.
     pub wrong: Vec<String>,
@@ -78,10 +83,13 @@ pub(super) fn check(
         path: Vec::new(),
         secret: 0,
         secrets: Vec::new(),
+        is_address: false,
+        addresses: Vec::new(),
         wrong: Vec::new(),
     };
     let value = checker.value(node, node.at, schema).unwrap_or_else(|| Json::Object(JsonMap::new()));
-    Checked { value, secrets: checker.secrets, wrong: checker.wrong }
+    let Checker { secrets, addresses, wrong, .. } = checker;
+    Checked { value, secrets, addresses, wrong }
 }
 
 impl Checker<'_> {
@@ -231,8 +239,11 @@ impl Checker<'_> {
         }
         self.reading.partial |= flag("x-partial");
         self.secret += usize::from(flag("x-secret"));
+        let is_uri = property.get("format").is_some_and(|format| format == "uri");
+        let outer_is_address = std::mem::replace(&mut self.is_address, is_uri || flag("x-address"));
         let blame = if matches!(entry.node.value, Value::Scalar(_)) { entry.node.at } else { entry.key_at };
         let value = self.value(&mut entry.node, blame, property);
+        self.is_address = outer_is_address;
         self.secret -= usize::from(flag("x-secret"));
         self.reading = outer;
         value
@@ -429,15 +440,22 @@ impl Checker<'_> {
         if self.is_secret(scalar) {
             self.secrets.push(self.pointer());
         }
+        if self.is_address && secret::has_hidden_password(&scalar.text) {
+            self.addresses.push(self.pointer());
+        }
         // The value of a variable is not in the file, so the line can be shown.
-        let is_on_line = self.secret > 0 || secret::may_hold_password(&scalar.text);
+        let is_on_line = self.secret > 0
+            || secret::may_hold_password(&scalar.text)
+            || (self.is_address && secret::address_may_hold_password(&scalar.text));
         if is_on_line && !scalar.interpolated {
             self.problems.secret_at(at);
         }
     }
 
     pub(super) fn is_secret(&self, scalar: &Scalar) -> bool {
-        self.secret > 0 || secret::holds_secret(scalar)
+        self.secret > 0
+            || secret::holds_secret(scalar)
+            || (self.is_address && secret::has_hidden_password(&scalar.text))
     }
 
     /// Quotes the value for a message, masked if it is secret.

@@ -57,7 +57,7 @@ pub(super) fn without_user(text: &str) -> Option<String> {
     while let Some(scheme_end) = rest.find("://").map(|at| at + 3) {
         let (scheme, after) = rest.split_at(scheme_end);
         masked += scheme;
-        let url = Url::of(after, text);
+        let url = Url::of(text, text.len() - after.len());
         let shown = url.user_and_password().map_or(0, str::len);
         if shown > 0 {
             masked += MASK;
@@ -77,21 +77,34 @@ pub(super) fn without_user(text: &str) -> Option<String> {
 /// A URL in a text, without its scheme.
 struct Url<'a> {
     text: &'a str,
-    /// Length of the part before the first `/`, `?` or `#`.
+    /// Length of the part before the first `/`, `\`, `?` or `#`. Most parsers read `\` as `/`.
     authority: usize,
 }
 
 impl<'a> Url<'a> {
-    /// Returns the URL at the start of `after`. If `whole` has no spaces, it is one URL and may contain any character.
-    fn of(after: &'a str, whole: &str) -> Self {
-        let is_one_word = !whole.contains(char::is_whitespace);
-        let ends_url = |sign: char| {
-            sign.is_whitespace() || "\"<>`".contains(sign) || (!is_one_word && "'()[]{},|".contains(sign))
+    /// Returns the URL whose scheme ends at `start` of the text. If the text is a URL without spaces, the URL has all its
+    /// characters. In other texts, a quote or bracket can end the URL.
+    fn of(text: &'a str, start: usize) -> Self {
+        let after = &text[start..];
+        let is_one_word = !text.contains(char::is_whitespace);
+        let is_whole = is_one_word && is_scheme(text[..start].trim_end_matches("://"));
+        let find = |from: usize, ends: &dyn Fn(char) -> bool| {
+            after[from..].find(ends).map_or(after.len(), |end| from + end)
         };
-        let in_authority = |sign: char| sign.is_whitespace() || "/?#\"<>`".contains(sign);
-        let authority = after.find(in_authority).unwrap_or(after.len());
-        let end = after[authority..].find(ends_url).map_or(after.len(), |end| authority + end);
-        Self { text: &after[..end], authority }
+        let in_authority = |sign: char| sign.is_whitespace() || "/\\?#".contains(sign);
+        let is_quote = |sign: char| "\"<>`".contains(sign);
+        let first = &after[..find(0, &|sign| in_authority(sign) || is_quote(sign))];
+        // Parsers accept these signs in a password, so they do not end the URL within a password.
+        let in_password =
+            first.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) && !first.contains('@');
+        if is_whole || in_password {
+            let end = find(0, &char::is_whitespace);
+            return Self { text: &after[..end], authority: find(0, &in_authority) };
+        }
+        let ends_url = |sign: char| {
+            sign.is_whitespace() || is_quote(sign) || (!is_one_word && "'()[]{},|".contains(sign))
+        };
+        Self { text: &after[..find(first.len(), &ends_url)], authority: first.len() }
     }
 
     /// Returns the part before the `@` of the host. If a password contains an unescaped `/`, `?` or `#`, it seems to be
@@ -102,11 +115,15 @@ impl<'a> Url<'a> {
         until.rsplit_once('@').map(|(user, _)| user)
     }
 
-    /// Returns the passwords before the `@` of the host: as a URL is read, and as it may be meant.
+    /// Returns the passwords before the `@` of the host: as a URL is read, and as it may be meant. If there are several
+    /// `@`, each of them may end the password.
     fn passwords(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let read = self.text[..self.authority].rsplit_once('@').map(|(user, _)| user);
-        let meant = self.user_and_password().filter(|meant| Some(*meant) != read);
-        read.into_iter().chain(meant).filter_map(|user| Some(user.split_once(':')?.1))
+        let text = self.text;
+        let (authority, others) = text.split_at(self.authority);
+        let read = authority.rfind('@');
+        let has_colon = authority.contains(':');
+        let meant = others.match_indices('@').filter(move |_| has_colon).map(|(at, _)| authority.len() + at);
+        read.into_iter().chain(meant).filter_map(|at| Some(text[..at].split_once(':')?.1))
     }
 
     /// Returns the ranges of the values of `password=` in the query.
@@ -128,6 +145,69 @@ impl<'a> Url<'a> {
     }
 }
 
+fn is_scheme(text: &str) -> bool {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "+-.".contains(sign);
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.chars().all(is_sign)
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// Returns whether the value of a key that holds an address may contain a password: a colon before an `@`.
+pub(super) fn address_may_hold_password(address: &str) -> bool {
+    let colon = address.find(':');
+    colon.is_some_and(|colon| address[colon..].contains('@')) || may_hold_password(address)
+}
+
+/// Returns whether the value of a key that holds an address may contain a password that [`without_user`] does not mask,
+/// because the value is mistyped or contains spaces.
+pub(super) fn has_hidden_password(address: &str) -> bool {
+    let is_plain = |(scheme, after): (&str, &str)| {
+        is_scheme(scheme) && !after.starts_with(['/', '\\', ':']) && !address.contains(char::is_whitespace)
+    };
+    address_may_hold_password(address) && !address.split_once("://").is_some_and(is_plain)
+}
+
+/// Adds the passwords that the value of a key for addresses may contain, although it is mistyped or contains spaces:
+/// each text between one of the first colons and an `@`.
+pub(super) fn add_hidden_passwords(address: &str, found: &mut Vec<String>) {
+    let address = address.trim();
+    // In `http:u:password@host`, the first colon belongs to the scheme. In `u:password@host`, it does not.
+    for (colon, _) in address.match_indices(':').take(2) {
+        for (at, _) in address.match_indices('@').filter(|(at, _)| *at > colon) {
+            let after = &address[colon + 1..at];
+            // After the colon of the scheme there are slashes and a user.
+            if colon > 0 && !after.starts_with(['/', '\\']) {
+                add_password(after, found);
+            }
+        }
+    }
+}
+
+/// Adds a password as it is written, as parsers change it, and without percent escapes. The name of a variable is left
+/// out.
+fn add_password(written: &str, found: &mut Vec<String>) {
+    if written.is_empty() || names_variable(written) {
+        return;
+    }
+    // Parsers leave out tabs and line breaks.
+    let read: String = written.chars().filter(|sign| !matches!(sign, '\t' | '\n' | '\r')).collect();
+    let escape = |sign: char| match sign {
+        '"' | '<' | '>' | '`' | ' ' => format!("%{:02X}", u32::from(sign)),
+        other => other.to_string(),
+    };
+    let escaped: String = read.chars().map(escape).collect();
+    let plain = decoded(&read);
+    let mut forms = vec![written.to_owned()];
+    for form in [Some(read), plain, Some(escaped)].into_iter().flatten() {
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    found.append(&mut forms);
+}
+
 /// Adds the password of every URL in the value to `found`.
 pub(super) fn add_passwords(value: &Json, found: &mut Vec<String>) {
     match value {
@@ -143,18 +223,15 @@ pub(super) fn add_passwords(value: &Json, found: &mut Vec<String>) {
 /// a variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
 pub fn passwords(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut add = |written: &str, plain: Option<String>| {
-        if !written.is_empty() && !names_variable(written) {
-            found.push(written.to_owned());
-            found.extend(plain.filter(|plain| plain != written));
-        }
-    };
     for (at, scheme) in text.match_indices("://") {
-        let url = Url::of(&text[at + scheme.len()..], text);
-        url.passwords().for_each(|password| add(password, decoded(password)));
+        let url = Url::of(text, at + scheme.len());
+        url.passwords().for_each(|password| add_password(password, &mut found));
         for value in url.password_parameters() {
             let value = &url.text[value];
-            add(value, decoded(&value.replace('+', " ")));
+            add_password(value, &mut found);
+            let plain = decoded(&value.replace('+', " "));
+            let is_new = |plain: &String| !names_variable(value) && !found.contains(plain);
+            found.extend(plain.filter(is_new));
         }
     }
     found
@@ -165,18 +242,13 @@ pub(super) fn may_hold_password(text: &str) -> bool {
     text.contains("://") && (text.contains('@') || without_user(text).is_some())
 }
 
-/// Returns whether a part of the password of this address would be read as its port, path, query or fragment, because
-/// it contains an unescaped `/`, `?` or `#`.
+/// Returns whether a part of the password of this address may be read as its port, path, query or fragment, because it
+/// contains an unescaped `/`, `\`, `?` or `#`: an `@` follows later, and the first part contains a colon.
 pub(super) fn has_unescaped_password(address: &str) -> bool {
-    let Some((_, after)) = address.split_once("://") else { return false };
-    let url = Url::of(after, "");
-    let (authority, others) = url.text.split_at(url.authority);
-    let Some((_, port)) = authority.rsplit_once('@').map_or(authority, |(_, host)| host).rsplit_once(':')
-    else {
-        return false;
-    };
-    let is_ipv6 = port.ends_with(']');
-    others.contains('@') && !is_ipv6 && !port.bytes().all(|digit| digit.is_ascii_digit())
+    let Some((scheme, after)) = address.split_once("://") else { return false };
+    let (authority, others) = after.split_at(after.find(['/', '\\', '?', '#']).unwrap_or(after.len()));
+    let is_ipv6 = |host: &str| host.starts_with('[') && host.ends_with(']');
+    is_scheme(scheme) && others.contains('@') && authority.contains(':') && !is_ipv6(authority)
 }
 
 fn names_variable(text: &str) -> bool {
@@ -237,8 +309,15 @@ mod tests {
             ("http://me:p@ss/wo@host/", &["p", "p@ss/wo"]),
             ("http://me:pa%2Fss@host/", &["pa%2Fss", "pa/ss"]),
             ("http://me:100%@host/", &["100%"]),
-            ("postgres://h/x?user=me&password=a%26b+c", &["a%26b+c", "a&b c"]),
+            ("postgres://h/x?user=me&password=a%26b+c", &["a%26b+c", "a&b+c", "a&b c"]),
             ("postgres://h/x?%70assword=hunter22&sslmode=require", &["hunter22"]),
+            ("http://u:Pa01<Zq-x7@127.0.0.1/1", &["Pa01<Zq-x7", "Pa01%3CZq-x7"]),
+            ("http://u:Pa>Zq@h/1", &["Pa>Zq", "Pa%3EZq"]),
+            ("http://u:Pa\"Z/q@h/1", &["Pa\"Z/q", "Pa%22Z/q"]),
+            ("postgres://u:Pa`Zq@h/1", &["Pa`Zq", "Pa%60Zq"]),
+            ("see http://u:Pa<Zq@h, or x@y", &["Pa<Zq", "Pa%3CZq"]),
+            ("https://u:Ex02/Zq-x7@m.example/p?mail=a@b.c", &["Ex02/Zq-x7", "Ex02/Zq-x7@m.example/p?mail=a"]),
+            ("http://u:1234\\Secret@h/x", &["1234\\Secret"]),
             ("see http://host:80/x, or ask me@host", &[]),
             ("see [page](http://host:80/x)(me@host)", &[]),
         ] {
@@ -256,6 +335,9 @@ mod tests {
             ("http://me:pa/ss@host/", "http://***@host/"),
             ("http://me:p@s?s@host/", "http://***@host/"),
             ("http://me:2024#s@host/", "http://***@host/"),
+            ("http://u:Pa01<Zq-x7@127.0.0.1/1", "http://***@127.0.0.1/1"),
+            ("http://u:Pa\"Z/q`@h/1", "http://***@h/1"),
+            ("see http://u:Pa<Zq@h, or x@y", "see http://***@h, or x@y"),
             ("postgres://h/x?user=u&password=p&port=1", "postgres://h/x?user=u&password=***&port=1"),
             ("postgres://u:p@h/x?password=p", "postgres://***@h/x?password=***"),
         ] {
@@ -263,6 +345,28 @@ mod tests {
         }
         for text in ["https://host/a@b", "mail me@host", "", "http://host:80/x, me@host"] {
             assert_eq!(without_user(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn passwords_of_mistyped_addresses_are_found() {
+        for (address, password) in [
+            ("http:/u:Pw-x7@host", "Pw-x7"),
+            ("http:u:Pw-x7@host", "Pw-x7"),
+            ("http:\\\\u:Pw-x7@host", "Pw-x7"),
+            ("http:///u:Pw-x7@host", "Pw-x7"),
+            ("tu:Pw-x7@host", "Pw-x7"),
+            ("//u:Pw-x7@host", "Pw-x7"),
+            ("http://u:Pw x7@host", "Pw x7"),
+            ("http://u:Pw\tx7@host", "Pwx7"),
+        ] {
+            let mut found = Vec::new();
+            add_hidden_passwords(address, &mut found);
+            assert!(has_hidden_password(address), "{address}");
+            assert!(found.iter().any(|found| found == password), "{address}: {found:?}");
+        }
+        for address in ["http://u:pw@host/", "https://host/a@b", "host", "me@host", "https://host:80/"] {
+            assert!(!has_hidden_password(address), "{address}");
         }
     }
 
@@ -275,7 +379,11 @@ mod tests {
             ("http://me:p@s:s/s@host/", true),
             ("http://me:pass@host/", false),
             ("http://me:p@ss@host/", false),
-            ("http://host:80/@team", false),
+            ("http://me:p@ss/wo@host/", true),
+            ("http://u:1234/Secret@127.0.0.1:9/x", true),
+            ("http://u:1234\\Secret@127.0.0.1:9/x", true),
+            ("http://host:80/@team", true),
+            ("http://host:80/%40team", false),
             ("http://[::1]/@team", false),
             ("http://host/@team", false),
         ] {

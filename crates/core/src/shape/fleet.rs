@@ -34,7 +34,7 @@ pub struct FleetFile {
     pub agents: Vec<AgentEntry>,
     /// Address of the database, `postgres://…`, for a fleet on several machines; unset means a file in the state
     /// folder. Only the key of the root file counts.
-    #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "format" = "postgres"))]
+    #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "x-address" = true, "format" = "postgres"))]
     pub store: Option<String>,
     /// Limits for finished jobs where `defaults` or the agent set none; unset means that all are kept. The key of the
     /// root file also applies to agents that were removed from the fleet.

@@ -17,6 +17,7 @@ pub struct McpServerConfig {
     pub args: Option<Vec<String>>,
     #[schemars(extend("x-secret" = true))]
     pub env: Option<IndexMap<String, String>>,
+    #[schemars(extend("x-address" = true))]
     pub url: Option<String>,
     #[schemars(extend("x-secret" = true))]
     pub headers: Option<IndexMap<String, String>>,

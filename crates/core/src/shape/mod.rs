@@ -6,6 +6,7 @@
 //!
 //! - `x-aliases`: other names of the key; `x-old-names`: the same, with a warning.
 //! - `x-secret`: never shown; on a map, none of its values is shown.
+//! - `x-address`: an address, which may contain a password even if it is mistyped; `format` of `uri` means the same.
 //! - `x-path`: a path, relative to the file that names it; the loader resolves it.
 //! - `x-pending`: accepted, but without effect yet; a warning says so.
 //! - `x-herdctl`: accepted because herdctl accepts it; it has no effect here.

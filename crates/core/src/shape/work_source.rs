@@ -31,7 +31,7 @@ pub enum WorkSourceConfig {
         cleanup_in_progress: Option<bool>,
         /// API address of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means github.com.
         #[serde(default)]
-        #[schemars(regex(pattern = "^https?://"))]
+        #[schemars(regex(pattern = "^https?://"), extend("x-address" = true))]
         api_url: Option<String>,
         #[serde(default)]
         auth: Auth,

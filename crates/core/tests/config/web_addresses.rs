@@ -38,6 +38,6 @@ fn unescaped_password_of_a_hook_is_refused() {
         let report = rendered(&load_text(&hook));
         assert!(report.contains(expected) && !report.contains("ary"), "{report}");
     }
-    let [hook, _] = configs("http://me:can%2Fary@host:80/@team");
+    let [hook, _] = configs("http://me:can%2Fary@host:80/%40team");
     assert_eq!(load_text(&hook).errors(), 0);
 }

@@ -13,6 +13,7 @@ use super::location::{Connection, FleetLocation, cannot};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::{self, BackupCounts};
 use cowhand_engine::config;
+use cowhand_store::{StoreError, is_postgres};
 
 #[derive(Debug, Args)]
 pub(super) struct BackupArgs {
@@ -41,6 +42,10 @@ impl BackupArgs {
             return Err(self.exists());
         }
         let (contents, bytes) = location.ask(async |client| {
+            // An empty database counts as well; it has no tables before the first start.
+            if client.is_alone() && uses_postgres(&location) {
+                return Err(Failure::new(Exit::Refused, StoreError::PostgresBackup.to_string()));
+            }
             if client.is_alone() && !has_store(&location) {
                 let message = "there is no store yet, so there is nothing to back up";
                 return Err(Failure::new(Exit::Refused, message));
@@ -87,6 +92,10 @@ impl BackupArgs {
 
 fn has_store(location: &FleetLocation) -> bool {
     location.state.database().exists() || config::load(&location.config).loaded.roster.store.is_some()
+}
+
+fn uses_postgres(location: &FleetLocation) -> bool {
+    config::load(&location.config).loaded.roster.store.is_some_and(|store| is_postgres(&store))
 }
 
 pub(super) fn job_count_in_words(jobs: u64) -> String {

@@ -134,6 +134,7 @@ fn ask<T>(request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> O
         return None;
     }
     let location = FleetLocation { state: StateFolder::beside(&file), config: file };
+    FleetLocation::without_refusal_note();
     let answer = location.ask(async |client| {
         tokio::time::timeout(COMPLETION_TIMEOUT, request(client))
             .await

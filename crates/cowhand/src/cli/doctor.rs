@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
+use cowhand_engine::daemon::refuse_taken_node;
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -170,7 +171,7 @@ fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
 
 fn folder(state: &StateFolder, without_daemon: bool) -> Result<String, String> {
     let path = state.path();
-    state.check().map_err(|error| error.to_string())?;
+    state.check().and_then(|()| state.check_files()).map_err(|error| error.to_string())?;
     // A start creates a missing state folder beside the config, so that folder has to be writable.
     let existing = if path.exists() { path } else { path.parent().unwrap_or(path) };
     match test_write_in(existing) {
@@ -253,7 +254,14 @@ async fn store(
         store.check_integrity().await?;
         store.check_statements().await
     };
-    let checked = checked.await.map_err(|error| error.to_string());
+    let mut checked = checked.await.map_err(|error| error.to_string());
+    if checked.is_ok()
+        && matches!(daemon_status, Ok(None))
+        && !state.is_locked()
+        && let Err(error) = refuse_taken_node(&store, state).await
+    {
+        checked = Err(error.to_string());
+    }
     store.close().await;
     // The address of a server may contain a password.
     let name = if configured.is_some() { "the configured server" } else { &file };
@@ -267,6 +275,23 @@ async fn former_store(location: &FleetLocation, address: &str, daemon_runs: bool
     let Some(former) = location.former_store().await.filter(is_elsewhere) else { return String::new() };
     let daemon = if daemon_runs { "the running daemon uses" } else { "the last daemon used" };
     format!("; {daemon} another store, {}", former.location)
+}
+
+/// Returns the reason why a start is refused because of another store, or a note that the running daemon uses another
+/// store than the config names.
+pub(super) async fn store_change(location: &FleetLocation, daemon_runs: bool) -> Option<String> {
+    let store = config::load(&location.config).loaded.roster.store;
+    let address = store.unwrap_or_else(|| location.state.database().display().to_string());
+    // A running daemon checks its store itself, so the server is not asked if the address is the same.
+    let mark = location.state.store_mark().ok().flatten();
+    if daemon_runs && mark.is_none_or(|mark| Store::address_of(&address) == Some(mark.location)) {
+        return None;
+    }
+    if let Some(refusal) = location.start_refusal().await {
+        return Some(refusal_text(&refusal, daemon_runs));
+    }
+    let former = if daemon_runs { former_store(location, &address, true).await } else { String::new() };
+    former.strip_prefix("; ").map(str::to_owned)
 }
 
 /// Formats the reason why a start is refused. While the daemon of the former store runs, it need not be started.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
 use cowhand_core::config::LoadedConfig;
@@ -26,6 +27,9 @@ use cowhand_system::clock::Clock;
 use cowhand_system::disk::DiskProblem;
 use cowhand_web::api::{Api, Client, Code};
 use cowhand_work::{SourceContext, WorkSources};
+
+/// Whether the reason why no daemon can start is in the output of this process.
+static REFUSAL_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
 pub(super) struct FleetLocation {
@@ -132,7 +136,16 @@ impl FleetLocation {
         self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())
     }
 
-    /// Returns advice if a start would fail because of another daemon or because of the disk.
+    /// Returns the text of [`Self::start_refusal`]. It can be called inside and outside of a runtime.
+    fn refusal_text(&self) -> Option<String> {
+        let refusal =
+            std::thread::scope(|scope| scope.spawn(|| wait(async { Ok(self.start_refusal().await) })).join());
+        let refusal = refusal.ok()?.ok()??;
+        REFUSAL_IS_SHOWN.store(true, Ordering::Relaxed);
+        Some(refusal.to_string())
+    }
+
+    /// Returns advice if a start would fail because of another daemon, the disk, or another store.
     fn instead_of_start(&self) -> Option<String> {
         if let Some(part) = self.running_part() {
             let (config_option, own_config) = (config_argument(&part), config_argument(&self.config));
@@ -143,8 +156,10 @@ impl FleetLocation {
         }
         let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else {
             let folder = self.state.path();
-            return DiskProblem::find(folder)
-                .map(|problem| problem.sentence_without_daemon(folder.display()));
+            let of_disk = DiskProblem::find(folder);
+            return of_disk
+                .map(|problem| problem.sentence_without_daemon(folder.display()))
+                .or_else(|| self.refusal_text());
         };
         let (root, config_option) = (config.display(), config_argument(&config));
         Some(format!("the daemon of {root} runs its agents; name that fleet with `{config_option}`"))
@@ -177,11 +192,32 @@ impl FleetLocation {
         &self,
         request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        let mut is_alone = false;
         let answer = wait(async {
             let connection = self.connect().await?;
+            is_alone = connection.is_alone();
             request(&connection).await
         });
-        answer.map_err(|failure| self.with_working_advice(failure))
+        let answer = answer.map_err(|failure| self.with_working_advice(failure));
+        if is_alone {
+            self.note_refusal();
+        }
+        answer
+    }
+
+    /// Prints a note if no daemon can start because of another store, unless the reason is shown already. The answer
+    /// is then about a store that does not have the jobs of the state folder.
+    fn note_refusal(&self) {
+        if !REFUSAL_IS_SHOWN.load(Ordering::Relaxed)
+            && let Some(refusal) = self.refusal_text()
+        {
+            print::note(format!("no daemon can start now: {refusal}"));
+        }
+    }
+
+    /// Prevents the note about a refused start, because the verb shows the reason itself or shows no notes.
+    pub(super) fn without_refusal_note() {
+        REFUSAL_IS_SHOWN.store(true, Ordering::Relaxed);
     }
 
     /// Connects to the daemon or, if none runs, opens the store alone.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::location::{Connection, FleetLocation};
-use super::{Exit, Failure, complete, job, print, removed, schedule};
+use super::{Exit, Failure, complete, doctor, job, print, removed, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -63,13 +63,24 @@ impl StatusArgs {
                 }
             }
         }
+        let is_asked = status.daemon.store_problem.is_none() && (self.json || status.daemon.running);
+        let store_change = if is_asked {
+            Box::pin(doctor::store_change(client.location(), status.daemon.running)).await
+        } else {
+            None
+        };
+        FleetLocation::without_refusal_note();
         if self.json {
+            status.daemon.store_problem = status.daemon.store_problem.or(store_change);
             print::json(&status);
             return Ok(());
         }
         let now = Timestamp::now();
         print::prose(&daemon_line(&status.daemon, client.location(), now).await, 2);
         print_store_problem(status.daemon.store_problem.as_deref());
+        if let Some(change) = store_change {
+            print::prose(&format!("{}: {change}", print::styled("store", print::ODD)), 2);
+        }
         if let Some(line) = asks_line(status.asks) {
             print::prose(&line, 2);
         }

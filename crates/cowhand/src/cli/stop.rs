@@ -134,7 +134,7 @@ impl Stopped {
 async fn outcome(location: &FleetLocation, before: Before, keep_agents: bool) -> Result<Stopped, Failure> {
     match location.start_refusal().await {
         Some(FleetError::StoreGone { jobs, .. }) if keep_agents => {
-            return Ok(Stopped::new(Vec::new(), jobs.len()));
+            return Ok(Stopped::new(Vec::new(), jobs.running.len()));
         }
         Some(refusal @ FleetError::OtherStore(_)) => {
             print::note(with_config_option(&format!("no daemon can start now: {refusal}")));

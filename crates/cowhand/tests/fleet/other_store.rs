@@ -5,6 +5,7 @@ use std::fs;
 
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::wait_until;
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use super::{FLEET, RunResult, Scene, has_ended};
@@ -68,6 +69,8 @@ fn copied_state_folder_does_not_start_as_the_same_node() {
     fs::create_dir(&folder).unwrap();
     fs::copy(scene.root.join(".cowhand/node"), folder.join("node")).unwrap();
     assert_refused(&copy.run(&["start", "-d"]), &["another daemon runs with the node name", "remove `node`"]);
+    let doctor = in_one_line(&copy.run(&["doctor"]));
+    assert!(doctor.contains("another daemon runs with the node name"), "{doctor}");
     assert_eq!(scene.job(&job)["status"], "running");
     assert!(!has_ended(agent));
     fs::remove_file(folder.join("node")).unwrap();
@@ -106,6 +109,17 @@ fn another_store_does_not_lose_results_of_ended_agents() {
             assert!(said.contains(word), "{verb}: {word:?} in: {said}");
         }
     }
+    let status: Value = serde_json::from_str(&scene.run(&["status", "--json"]).stdout).unwrap();
+    let problem = status["daemon"]["store_problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("remove `store` from the config"), "{status}");
+    // No verb advises only a start, which is refused.
+    for arguments in
+        [&["jobs"][..], &["jobs", "--json"], &["logs"], &["why", "worker/tidy"], &["trigger", "worker"]]
+    {
+        let said = in_one_line(&scene.run(arguments));
+        assert!(said.contains("remove `store` from the config"), "{arguments:?}: {said}");
+        assert_eq!(said.matches("names another store").count(), 1, "{arguments:?}: {said}");
+    }
     // The advice works.
     scene.write("cowhand.yaml", FLEET);
     scene.start();
@@ -113,6 +127,56 @@ fn another_store_does_not_lose_results_of_ended_agents() {
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     scene.write("cowhand.yaml", &with_store(&other.url()));
     scene.start();
+}
+
+const WITH_HOOK: &str = "
+agents:
+  - name: worker
+    runtime: command
+    command: [echo, done]
+    hooks:
+      after_run:
+        - {type: shell, command: 'echo $$ >> hook-pid; while [ ! -e go ]; do sleep 0.05; done'}
+";
+
+/// A shell hook begins at most once, also if the store is changed and changed back.
+#[test]
+fn another_store_does_not_end_or_repeat_hooks() {
+    let other = Postgres::start();
+    let scene = Scene::with(WITH_HOOK);
+    let other_config = format!("{WITH_HOOK}store: {}\n", other.url());
+    scene.start();
+    assert_eq!(scene.run(&["trigger", "worker"]).code, Some(0));
+    let pids = || fs::read_to_string(scene.root.join("hook-pid")).unwrap_or_default();
+    let hook = wait_until("the hook to run", || Pid::from_raw(pids().trim().parse().ok()?));
+    scene.write("cowhand.yaml", &other_config);
+    assert_refused(&scene.run(&["restart"]), &["hooks of jobs still run (", "the hooks would be ended"]);
+    scene.kill_daemon();
+    let refused = |reason: &str| {
+        assert_refused(&scene.run(&["start", "-d"]), &[reason]);
+        for verb in ["status", "doctor"] {
+            let said = in_one_line(&scene.run(&[verb]));
+            assert!(said.contains(reason), "{verb}: {reason:?} in: {said}");
+        }
+    };
+    refused("hooks of jobs still run (");
+    assert!(!has_ended(hook));
+    scene.go();
+    wait_until("the hook to end", || has_ended(hook).then_some(()));
+    wait_until("its keeper to record the end", || {
+        let mut folders = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap();
+        folders.any(|folder| folder.unwrap().path().join("ending.json").exists()).then_some(())
+    });
+    refused("the results of ended hooks of jobs are not in the store yet (");
+    scene.write("cowhand.yaml", WITH_HOOK);
+    scene.start();
+    wait_until("the result of the hook", || {
+        let mut folders = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap();
+        folders.all(|folder| !folder.unwrap().path().to_string_lossy().contains(".hook")).then_some(())
+    });
+    assert_eq!(pids().lines().count(), 1, "it was begun once");
+    scene.write("cowhand.yaml", &other_config);
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
 }
 
 #[test]
@@ -193,6 +257,11 @@ fn verbs_show_the_store_of_the_running_daemon() {
     let said = in_one_line(&scene.run(&["doctor"]));
     assert!(said.contains("FAIL store: agents still run") && said.contains(&job), "{said}");
     assert!(!said.contains("start the daemon with"), "{said}");
+    for arguments in [&["status"][..], &["status", "--json"]] {
+        let said = in_one_line(&scene.run(arguments));
+        assert!(said.contains("agents still run") && said.contains(&job), "{said}");
+        assert!(!said.contains("start the daemon with"), "{said}");
+    }
     scene.go();
     wait_until("the job to end", || (scene.job(&job)["status"] == "completed").then_some(()));
     let database = scene.root.join(".cowhand/store.db");
@@ -200,6 +269,10 @@ fn verbs_show_the_store_of_the_running_daemon() {
     wait_until("doctor to name the store", || {
         in_one_line(&scene.run(&["doctor"])).contains(&words).then_some(())
     });
+    for arguments in [&["status"][..], &["status", "--json"]] {
+        let said = in_one_line(&scene.run(arguments));
+        assert!(said.contains(&words), "{said}");
+    }
 }
 
 #[test]

@@ -217,8 +217,11 @@ fn backup_works_without_daemon() {
 fn backup_of_postgres_store_is_refused() {
     let server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
-    fleet.start();
     let saved = fleet.path().join("saved.db");
+    // The database is still empty.
+    refused(&fleet.run(&["backup", saved.to_str().unwrap()]), 5, &["PostgreSQL", "pg_dump"]);
+    assert!(!saved.exists());
+    fleet.start();
     refused(&fleet.run(&["backup", saved.to_str().unwrap()]), 5, &["PostgreSQL", "pg_dump"]);
     assert!(!saved.exists());
     stop(&mut fleet);

@@ -1,7 +1,7 @@
-//! A store that does not know the attempts of the state folder. A daemon with such a store would end running attempts
-//! as orphans and remove the output of ended ones, so it does not start.
+//! A store that does not know the attempts and hooks of the state folder. A daemon with such a store would end running
+//! attempts as orphans, remove the output of ended ones, and remove the hooks, so it does not start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use cowhand_core::id::JobId;
@@ -11,11 +11,12 @@ use crate::error::{DamagedRecord, FleetError, OtherStore, UnsettledJobs};
 use crate::prune::files::entries;
 use crate::state::{StateFolder, StoreMark};
 use cowhand_run::attempt::Attempt;
+use cowhand_run::supervision::AttemptState;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 
-/// Returns an error if attempts are not settled that belong to another store than `store`. `None` means the SQLite
+/// Returns an error if attempts or hooks are not settled that belong to another store than `store`. `None` means the SQLite
 /// file in the state folder.
 pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Result<(), FleetError> {
     let folder = state.clone();
@@ -31,7 +32,7 @@ pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Res
     let mark = mark.map_err(|error| damaged(state, &error, jobs.clone()))?;
     let file = state.database().display().to_string();
     let location = store.unwrap_or(&file);
-    // A person removed the file and its history. This is refused only while agents run.
+    // A person removed the file and its history. This is refused only while agents or hooks run.
     if store.is_none() && mark.location == file && is_missing(&state.database()) {
         return Ok(());
     }
@@ -41,24 +42,23 @@ pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Res
     Err(other_store(state, mark, jobs))
 }
 
-/// Returns an error if the file of the store is missing while attempts still run. A new store would not know them.
+/// Returns an error if the file of the store is missing while attempts or hooks still run. A new store would not know
+/// them.
 fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     if !is_missing(&state.database()) {
         return Ok(());
     }
-    let UnsettledJobs { running, keepers, .. } = unsettled_jobs(state)?;
-    if running.is_empty() {
+    let jobs = unsettled_jobs(state)?;
+    if !jobs.any_runs() {
         return Ok(());
     }
     match state.store_mark() {
-        Ok(Some(mark)) if is_postgres(&mark.location) => {
-            Err(other_store(state, mark, unsettled_jobs(state)?))
-        }
+        Ok(Some(mark)) if is_postgres(&mark.location) => Err(other_store(state, mark, jobs)),
         Ok(_) => {
             let database = state.database().display().to_string();
-            Err(FleetError::StoreGone { database, jobs: running, keepers })
+            Err(FleetError::StoreGone { database, jobs: Box::new(jobs) })
         }
-        Err(error) => Err(damaged(state, &error, unsettled_jobs(state)?)),
+        Err(error) => Err(damaged(state, &error, jobs)),
     }
 }
 
@@ -75,15 +75,48 @@ pub async fn former_store(state: &StateFolder, store: Option<&str>) -> Option<St
     (!is_same).then_some(mark)
 }
 
-/// Returns the jobs of the attempts in the state folder that are not settled in their store.
+/// Returns the jobs of the attempts and hooks in the state folder that are not settled in their store.
 pub fn unsettled_jobs(state: &StateFolder) -> Result<UnsettledJobs, FleetError> {
     let state_error = |source| FleetError::State { folder: state.path().display().to_string(), source };
     let running = all_running(state).map_err(state_error)?;
-    let keepers = running.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
+    let mut keepers: Vec<i32> = running.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
     let running: Vec<JobId> = running.into_iter().map(|(_, job)| job).collect();
     let mut ended = unsettled(state).map_err(state_error)?;
     ended.retain(|job| !running.contains(job));
-    Ok(UnsettledJobs { running, keepers, ended })
+    let hooks = begun_hooks(state).map_err(state_error)?;
+    keepers.extend(hooks.iter().filter(|hook| hook.runs).filter_map(|hook| hook.attempt.keeper_pid()));
+    let jobs_of = |runs: bool| {
+        let jobs = hooks.iter().filter(|hook| hook.runs == runs).map(|hook| hook.job.clone());
+        jobs.collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    let (running_hooks, ended_hooks) = (jobs_of(true), jobs_of(false));
+    Ok(UnsettledJobs { running, keepers, ended, running_hooks, ended_hooks })
+}
+
+/// A shell hook that began and whose folder still exists.
+struct BegunHook {
+    attempt: Attempt,
+    job: JobId,
+    runs: bool,
+}
+
+/// Returns the shell hooks that began and are not settled. The folder of a hook is removed after its result is in the
+/// store.
+fn begun_hooks(state: &StateFolder) -> io::Result<Vec<BegunHook>> {
+    let mut found = Vec::new();
+    for entry in entries(&state.attempts())? {
+        let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
+        let Some((job, _)) = attempt.hook() else { continue };
+        let runs = match attempt.state() {
+            Ok(AttemptState::Ended(_) | AttemptState::Gone) => false,
+            // A hook whose state cannot be read may run.
+            Ok(AttemptState::Kept | AttemptState::Unkept) | Err(_) => true,
+        };
+        if runs || attempt.began()? {
+            found.push(BegunHook { attempt, job, runs });
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the jobs whose last attempt began and is not settled. An earlier attempt of a job is settled before the next

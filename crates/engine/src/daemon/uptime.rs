@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use crate::error::FleetError;
+use crate::state::StateFolder;
 use cowhand_store::{NodeJoined, NodePresence, Store};
 
 /// Time in which the database server has to notice that the previous daemon of a node has ended.
@@ -36,6 +37,15 @@ pub(super) async fn begin(
         uptime.add_daemon(since, reading.now);
     }
     Ok((uptime, presence))
+}
+
+/// Returns an error if another daemon runs with the node name of this state folder and the same store. Call it only if
+/// no daemon of the folder runs.
+pub async fn refuse_taken_node(store: &Store, state: &StateFolder) -> Result<(), FleetError> {
+    match state.known_node() {
+        Some(node) => announce(store, &node, state.path()).await.map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Announces this node. Fails if another daemon has announced the same node, because both would settle the same jobs.

@@ -1,12 +1,13 @@
-//! The refusal to start with a store that does not know the attempts of the state folder.
+//! The refusal to start with a store that does not know the attempts and hooks of the state folder.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
 use cowhand_core::id::JobId;
 use cowhand_store::is_postgres;
 
-/// The attempts of the state folder that are not settled, and the store to which they belong.
+/// The attempts and hooks of the state folder that are not settled, and the store to which they belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherStore {
     /// The store of the jobs.
@@ -18,37 +19,52 @@ pub struct OtherStore {
     pub daemon_runs: bool,
 }
 
-/// The jobs of the attempts that are not settled.
+/// The jobs of the attempts and shell hooks that are not settled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnsettledJobs {
     /// Jobs whose agents still run.
     pub running: Vec<JobId>,
-    /// Pids of the keepers of running agents.
+    /// Pids of the keepers of running agents and hooks.
     pub keepers: Vec<i32>,
     /// Jobs whose agents have ended.
     pub ended: Vec<JobId>,
+    /// Jobs of which a hook still runs.
+    pub running_hooks: Vec<JobId>,
+    /// Jobs of which a hook has ended.
+    pub ended_hooks: Vec<JobId>,
 }
 
 impl UnsettledJobs {
     pub const fn is_empty(&self) -> bool {
-        self.running.is_empty() && self.ended.is_empty()
+        !self.any_runs() && self.ended.is_empty() && self.ended_hooks.is_empty()
+    }
+
+    /// Returns whether an agent or a hook still runs.
+    pub const fn any_runs(&self) -> bool {
+        !self.running.is_empty() || !self.running_hooks.is_empty()
+    }
+
+    /// Names what still runs.
+    pub(super) const fn running_parts(&self) -> &'static str {
+        match (self.running.is_empty(), self.running_hooks.is_empty()) {
+            (_, true) => "agents",
+            (true, false) => "hooks",
+            (false, false) => "agents and hooks",
+        }
     }
 }
 
 impl fmt::Display for UnsettledJobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.running.is_empty(), self.ended.is_empty()) {
-            (_, true) => write!(f, "agents still run ({})", list(&self.running)),
-            (true, false) => {
-                write!(f, "the results of ended agents are not in the store yet ({})", list(&self.ended))
-            }
-            (false, false) => write!(
-                f,
-                "agents still run ({}), and the results of ended agents are not in the store yet ({})",
-                list(&self.running),
-                list(&self.ended)
-            ),
-        }
+        let parts = [
+            ("agents still run", &self.running),
+            ("the results of ended agents are not in the store yet", &self.ended),
+            ("hooks of jobs still run", &self.running_hooks),
+            ("the results of ended hooks of jobs are not in the store yet", &self.ended_hooks),
+        ];
+        let parts = parts.into_iter().filter(|(_, jobs)| !jobs.is_empty());
+        let parts: Vec<_> = parts.map(|(what, jobs)| format!("{what} ({})", list(jobs))).collect();
+        write!(f, "{}", parts.join(", and "))
     }
 }
 
@@ -62,20 +78,23 @@ impl fmt::Display for OtherStore {
         } else {
             "Use the former store again (remove `store` from the config, or put the former file back)"
         };
-        let ends = if jobs.running.is_empty() { "" } else { "the agents would be ended and " };
+        let ends = match jobs.running_parts() {
+            parts if jobs.any_runs() => format!("the {parts} would be ended and "),
+            _ => String::new(),
+        };
         write!(
             f,
             "{jobs}, and their jobs are in the store at {location}. `store` in the config names another store, or the \
              database was made again; with it, {ends}their results would be lost. {former}, {start}wait for the jobs, end \
              the daemon with `cowhand stop`, and change `store` afterwards. If the former database does not exist any more, \
              {}remove {}; these results are then lost",
-            end_agents(&jobs.keepers),
+            end_keepers(jobs),
             record.display()
         )
     }
 }
 
-/// The record of the store cannot be read, and there are attempts that are not settled.
+/// The record of the store cannot be read, and there are attempts or hooks that are not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedRecord {
     pub record: PathBuf,
@@ -96,12 +115,25 @@ impl fmt::Display for DamagedRecord {
     }
 }
 
-fn end_agents(keepers: &[i32]) -> String {
-    if keepers.is_empty() {
+/// Describes that the file of the store is missing while agents or hooks run.
+pub(super) fn store_gone(database: &str, jobs: &UnsettledJobs) -> String {
+    let parts = jobs.running_parts();
+    let running: BTreeSet<_> = jobs.running.iter().chain(&jobs.running_hooks).cloned().collect();
+    let running = list(&Vec::from_iter(running));
+    let keepers = jobs.keepers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    format!(
+        "{database} does not exist, but {parts} of its jobs still run ({running}). With a new store they would be ended and the \
+         history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty history, end the \
+         {parts} first with `kill {keepers}`"
+    )
+}
+
+fn end_keepers(jobs: &UnsettledJobs) -> String {
+    if jobs.keepers.is_empty() {
         return String::new();
     }
-    let keepers = keepers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    format!("end the agents with `kill {keepers}` and ")
+    let keepers = jobs.keepers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    format!("end the {} with `kill {keepers}` and ", jobs.running_parts())
 }
 
 fn list(jobs: &[JobId]) -> String {

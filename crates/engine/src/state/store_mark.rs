@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::StateFolder;
+use super::{StateFolder, read_small};
 use cowhand_store::StoreId;
 use cowhand_system::remove::missing_is_ok;
 
@@ -28,7 +28,7 @@ impl StateFolder {
     /// Returns the store that the last daemon used; `None` if no daemon has recorded it. Fails if the file cannot be
     /// read or is damaged.
     pub fn store_mark(&self) -> io::Result<Option<StoreMark>> {
-        match fs::read(self.store_mark_file()) {
+        match read_small(&self.store_mark_file()) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -4,7 +4,6 @@
 //! for example by `pg_restore`, the event with this number is missing or has another time.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use cowhand_core::event::Event;
 use jiff::Timestamp;
 
 use super::write_whole;
+use crate::state::read_small;
 use cowhand_store::{Store, StoreError};
 
 /// Number and time of the last event that was read. The default is the position before the first event.
@@ -35,7 +35,7 @@ impl EventPosition {
 
     /// Reads the position from a file; `None` if the file is missing or not valid.
     pub fn read(path: &Path) -> Option<Self> {
-        Self::parse(&fs::read_to_string(path).ok()?)
+        Self::parse(str::from_utf8(&read_small(path).ok()?).ok()?)
     }
 
     /// Parses the number and, if it is there, the time.

@@ -6,14 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 
 use cowhand_core::id::JobId;
 
 use super::position::EventPosition;
 use super::{Change, write_whole};
-use crate::state::StateFolder;
+use crate::state::{StateFolder, read_small};
 
 const PROGRESS_FILE: &str = "views";
 
@@ -28,7 +27,8 @@ pub(super) struct Progress {
 impl Progress {
     /// Reads the file. If it cannot be read, all events are processed again, which is harmless.
     pub(super) fn read(state: &StateFolder) -> Self {
-        let text = fs::read_to_string(state.path().join(PROGRESS_FILE)).unwrap_or_default();
+        let text = read_small(&state.path().join(PROGRESS_FILE)).unwrap_or_default();
+        let text = String::from_utf8(text).unwrap_or_default();
         Self::parse(&text).unwrap_or_default()
     }
 
