@@ -285,7 +285,9 @@ impl ScheduleView {
     /// not known.
     pub fn stopped_since(&self, now: Timestamp) -> String {
         let stopped = self.trigger_error.as_ref().filter(|_| self.status == ScheduleStatus::Error);
-        stopped.map(|error| format!(", since {}", duration::relative_to_now(now, error.since))).unwrap_or_default()
+        stopped
+            .map(|error| format!(", since {}", duration::relative_to_now(now, error.since)))
+            .unwrap_or_default()
     }
 
     /// Returns text such as `, and 13 times more since then`; empty if the schedule was due once.
