@@ -41,3 +41,48 @@ fn unescaped_password_of_a_hook_is_refused() {
     let [hook, _] = configs("http://me:can%2Fary@host:80/%40team");
     assert_eq!(load_text(&hook).errors(), 0);
 }
+
+/// The value is not shown, because a part of it may be a password.
+#[test]
+fn passwords_of_mistyped_addresses_are_not_shown() {
+    for address in [
+        "http:/u:hunter22@host",
+        "http:u:hunter22@host",
+        "http:\\\\u:hunter22@host",
+        "tu:hunter22@host",
+        "//u:hunter22@host",
+        "http://u:hunter22 x@host",
+        "http://u:<hunter22@host",
+        "http://u:1234/hunter22@host/x",
+    ] {
+        for (key, text) in [
+            ("hook", format!("hooks: {{after_run: [{{type: webhook, url: '{address}', x: 1}}]}}")),
+            ("mcp", format!("mcp_servers: {{m: {{url: '{address}', x: 1}}}}")),
+            ("api_url", format!("work_source: {{type: github, repo: o/r, api_url: '{address}', x: 1}}")),
+        ] {
+            let loaded = load_text(&format!("agents:\n  - name: a\n    {text}\n"));
+            let found = format!("{}{}", rendered(&loaded), loaded.shown);
+            assert!(loaded.errors() > 0 && !found.contains("hunter22"), "{key} {address}: {found}");
+            let loaded = load_text(&format!("agents:\n  - name: a\n    {}\n", text.replace(", x: 1", "")));
+            let found = format!("{}{}", rendered(&loaded), loaded.shown);
+            assert!(!found.contains("hunter22"), "{key} {address}: {found}");
+            let is_known = loaded.roster.url_passwords.iter().any(|known| known.contains("hunter22"));
+            assert!(loaded.errors() > 0 || is_known, "{key} {address}");
+        }
+        let loaded = load_text(&format!("traces: {{endpoint: '{address}'}}\nagents: []\n"));
+        let found = format!("{}{}", rendered(&loaded), loaded.shown);
+        assert!(loaded.errors() > 0 && !found.contains("hunter22"), "traces {address}: {found}");
+    }
+}
+
+/// The library that connects to the store accepts these characters.
+#[test]
+fn passwords_with_unusual_characters_are_known_secrets() {
+    for sign in ["<", ">", "`", " ", "\"", "\t"] {
+        let address = format!("postgres://u:hunter{sign}22@h/x");
+        let loaded = load_text(&format!("store: '{address}'\nagents: []\n"));
+        assert_eq!(loaded.errors(), 0, "{}", rendered(&loaded));
+        let known = &loaded.roster.url_passwords;
+        assert!(known.contains(&format!("hunter{sign}22")), "{address}: {known:?}");
+    }
+}
