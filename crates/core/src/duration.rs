@@ -46,7 +46,6 @@ pub fn relative_to_now(now: Timestamp, at: Timestamp) -> String {
 }
 
 // The old names, until the pages of the dashboard use the new names.
-pub use self::{relative_to_now as from_now, rounded as in_words, rounded_seconds as seconds_in_words};
 
 const ZERO: &str = "0s";
 
