@@ -222,17 +222,15 @@ impl FleetLocation {
 
     /// Connects to the daemon or, if none runs, opens the store alone.
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
-        match Client::of_daemon(&self.state).await? {
-            Some(client) => Ok(Connection { client, location: self, ended_note: None, _empty_folder: None }),
-            None => {
-                let alone = self.open_store().await.map_err(without_daemon)?;
-                if let Some(note) = &alone.ended_note {
-                    static NOTED: Once = Once::new();
-                    NOTED.call_once(|| print::note(note));
-                }
-                Ok(alone)
-            }
+        if let Some(client) = Client::of_daemon(&self.state).await? {
+            return Ok(Connection { client, location: self, ended_note: None, _empty_folder: None });
         }
+        let alone = self.open_store().await.map_err(without_daemon)?;
+        if let Some(note) = &alone.ended_note {
+            static NOTED: Once = Once::new();
+            NOTED.call_once(|| print::note(note));
+        }
+        Ok(alone)
     }
 
     /// Returns the error with which a start is refused because of attempts that are not settled: their store is
