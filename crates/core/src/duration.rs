@@ -45,8 +45,6 @@ pub fn relative_to_now(now: Timestamp, at: Timestamp) -> String {
     }
 }
 
-// The old names, until the pages of the dashboard use the new names.
-
 const ZERO: &str = "0s";
 
 #[cfg(test)]

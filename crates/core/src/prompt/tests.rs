@@ -173,6 +173,7 @@ fn text_from_outside_is_fenced_and_missing_values_are_empty() {
         ("<{{assignee | default('-')}}{{action | default('-')}}{{issue_number | default('-')}}>", "<--->"),
         ("<{{labels | default('-')}}{{url | default('-')}}>", "<`bug, auth`https://example.org/42>"),
         ("<{{payload.ok | default('-')}}>", "<true>"),
+        ("<{{payload.ok | default('-', true)}}{{assignee | default('-', true)}}>", "<true->"),
     ] {
         assert_eq!(parts.render(text).unwrap(), expected, "{text}");
     }
