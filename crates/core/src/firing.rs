@@ -67,8 +67,9 @@ impl Firing<'_> {
         }
     }
 
-    /// Returns the next time that the calendar of the schedule allows; none if the job may start now. Jobs of the clock
-    /// may start now, because the clock fires only when the calendar allows it. Jobs by hand may start at any time.
+    /// Returns the next time that the calendar of the schedule allows; `None` if the job may start now, or if the calendar
+    /// allows no later time. Jobs of the clock may start now, because the clock fires only when the calendar allows it.
+    /// Jobs by hand may start at any time.
     fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
@@ -133,8 +134,7 @@ impl Firing<'_> {
         let template = if given.is_some() {
             Template::literal(text, variables)
         } else {
-            // Problems were reported when the config was loaded. A firing is not dropped because a variable has no
-            // value.
+            // Problems were reported when the config was loaded. A variable without a value does not prevent the firing.
             Template::parse_lenient(text, variables).0
         };
         prompt::build_prompt(&template, &context)

@@ -41,8 +41,9 @@ impl Event {
     }
 }
 
-/// Returns the record at the creation of the job. It lists every field: a new field either has its value from the
-/// creation on, or is empty here.
+/// Returns the record at the creation of the job. The code names every field, so that the compiler asks about a field
+/// that is added to `JobRecord`: a field that never changes after the creation is copied, every other field gets its
+/// first value.
 fn as_created(job: JobRecord) -> JobRecord {
     JobRecord {
         id: job.id,

@@ -1,23 +1,23 @@
-//! The reasons why no schedule takes from a queue before a person acts or a pause ends.
+//! The reasons why the clock fires no schedule that takes items from a queue.
 
 use cowhand_core::id::ScheduleId;
 use cowhand_core::shell::{schedule_word, shell_word};
 
 use crate::schedule_view::{ScheduleStatus, ScheduleView};
 
-/// Returns the reasons why no schedule takes from a queue now, and the commands that change this. Returns `None` if a
-/// schedule takes from it.
+/// Returns the reasons why the clock fires no schedule that takes items from a queue, and the commands that change this.
+/// Returns `None` if the clock fires one.
 pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Option<String> {
     let takers: Vec<&ScheduleView> = schedules.iter().filter(|view| takers.contains(&view.id)).collect();
     let reasons: Option<Vec<String>> = takers.iter().map(|view| obstacle(view)).collect();
     let reasons = reasons?;
     if reasons.is_empty() {
-        return Some("no schedule takes from its queue, so it is not taken until there is one".to_owned());
+        return Some("no schedule takes items from the queue of this item, so the item waits until the config has such a schedule".to_owned());
     }
     Some(format!("no schedule takes it now: {}", reasons.join("; ")))
 }
 
-/// Returns the reason why a schedule does not fire until a person acts or its pause ends.
+/// Returns the reason why the clock does not fire a schedule. Returns `None` if the clock fires it.
 fn obstacle(view: &ScheduleView) -> Option<String> {
     let name = format!("{}/{}", view.agent, view.schedule);
     let enable = format!("`cowhand schedule enable {}`", schedule_word(&view.agent, &view.schedule));
@@ -34,7 +34,7 @@ fn obstacle(view: &ScheduleView) -> Option<String> {
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
         ScheduleStatus::Error => Some(format!(
-            "{name} stopped because of an error, and {enable} starts it again when the cause has been corrected"
+            "{name} stopped because of an error; correct the cause, and then run {enable}"
         )),
         ScheduleStatus::Paused => Some(format!("{name} has paused itself, and {enable} ends the pause")),
     }

@@ -16,9 +16,9 @@ use tokio::process::Command;
 
 use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
 
-/// Maximum length of a list. Without this option, `gh` returns only 30 entries.
+/// Value of `--limit`. Without `--limit`, `gh` returns only 30 entries.
 const LIST_LIMIT: usize = 100_000;
-/// Time limit for one request.
+/// Time limit for one run of `gh`, which can make many requests.
 const GH_TIMEOUT: Duration = Duration::from_mins(5);
 const ISSUE_FIELDS: &str = "number,title,body,url,labels,assignees,author,createdAt";
 const PULL_FIELDS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
@@ -26,7 +26,8 @@ const PULL_FIELDS: &str = "headRefName,headRefOid,baseRefName,isDraft,headReposi
 #[derive(Debug)]
 pub(super) struct Gh {
     pub(super) program: PathBuf,
-    /// `OWNER/REPO`. For lists of a GitHub Enterprise `HOST/OWNER/REPO`; [`Self::permission`] gets the host separately.
+    /// `OWNER/REPO`. The lists of a GitHub Enterprise server need `HOST/OWNER/REPO`; [`Self::permission`] needs
+    /// `OWNER/REPO`, and gets the host as an argument.
     pub(super) repo: String,
 }
 
@@ -73,7 +74,7 @@ impl Gh {
             command.args(["--label", label]);
         }
         let entries: Vec<Entry> = self.answer(command).await?;
-        // An entry that is missing in the list would count as closed.
+        // An entry that is missing from the list would count as no longer matching, and would fire again when it returns.
         anyhow::ensure!(
             entries.len() < LIST_LIMIT,
             "{} has {LIST_LIMIT} or more entries with these labels; add a label to `labels` of the schedule",
@@ -96,7 +97,7 @@ impl Gh {
             // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
-                seen.with_context(|| format!("the login of gh has no access to {}", self.repo))?;
+                seen.with_context(|| format!("cannot find out whether the login of gh has access to {}", self.repo))?;
                 Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error),
@@ -221,8 +222,8 @@ mod tests {
                 Ok(AuthorPermission::Permission(RepoPermission::Write)),
             ),
             (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(AuthorPermission::Nothing)),
-            (unknown, unknown, Err("the login of gh has no access to o/r")),
-            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("the login of gh has no access to o/r")),
+            (unknown, unknown, Err("cannot find out whether the login of gh has access to o/r")),
+            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("cannot find out whether the login of gh has access to o/r")),
             (
                 "echo 'gh: Bad credentials (HTTP 401)' >&2; exit 1",
                 unknown,

@@ -1,4 +1,4 @@
-//! The `setup` command, which prepares a workspace before each attempt.
+//! The `setup` command, which prepares a workspace before an attempt.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -18,7 +18,7 @@ use super::{Api, ApiProblem, OutputCursor, Page};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// Only events with a greater number; unset means the newest `limit`.
+    /// Only events with a greater number; unset means the newest `limit`, or all events with `audit` and `follow`.
     #[schemars(range(min = 0))]
     after: Option<i64>,
     /// Maximum number of events, unless following; unset means 100.
@@ -28,8 +28,8 @@ pub(super) struct EventsQuery {
     follow: Switch,
     /// Only events that somebody requested, with their actor.
     audit: Switch,
-    /// Include new output of jobs as `job:output`. These lines are live only and have no number: job and line
-    /// identify them.
+    /// Include new output of jobs as `job:output`. These lines are not in the event log and have no number: job and
+    /// line identify them.
     output: Switch,
     /// With `output`: the lines that the client has of each job, as `JOB:LINES`, separated by commas. The output
     /// continues there, and jobs that started after the event `after` are read from their first line. The header
@@ -111,7 +111,7 @@ impl GrowingLines for EventLog {
         if self.pending.is_empty() {
             let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
             self.pending = self.api.store.with_jobs(events).await?.into();
-            // Events after a gap in the numbers are read by the next call, when the gap may be filled.
+            // The numbers in a part have to be consecutive. The next call reads the events after a gap.
             let first = self.pending.front().map_or(0, |event| event.seq);
             let consecutive =
                 (first..).zip(&self.pending).take_while(|(number, event)| *number == event.seq).count();

@@ -1,5 +1,5 @@
-//! Checks of sandbox settings: combinations that no machine can enforce are errors, and settings with which the agent
-//! may not start or not work are warnings.
+//! Checks of sandbox settings: settings that work on no machine are errors. Settings because of which the agent possibly
+//! does not start, or does not work, are warnings.
 
 use std::path::Path;
 
@@ -17,8 +17,7 @@ use crate::workspace::IsolationKind;
 /// Minimum of `memory`, in bytes. Even the smallest program needs more than this to start.
 const MIN_MEMORY: u64 = 4_000_000;
 
-/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
-/// not exist.
+/// Keys without which the check could report errors that do not exist. If one of them is wrong, the check is left out.
 pub(in crate::config) const NEEDED_KEYS: [&str; 6] =
     ["sandbox", "docker", "runtime", "command", "working_directory", "isolation"];
 
@@ -79,7 +78,7 @@ fn check_one(
         && asked.credentials == Credentials::Inside
         && agent.runtime() != Runtime::Command
     {
-        let message = "with the network off, the agent cannot reach its model; list the allowed hosts in `network`, or set `credentials: outside` with bubblewrap";
+        let message = "with the network off, the agent cannot reach its model; set `network` (`hosts` with bubblewrap, `ports` with Landlock, `on` with docker), or `credentials: outside` with bubblewrap";
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
 }
@@ -101,7 +100,7 @@ fn config_in_directory(
     let within = if here { Path::new("") } else { agent.directory.as_path() };
     let held = loader.sources.paths().find(|path| path.starts_with(within))?;
     Some(format!(
-        "{} is in the directory of this agent, and Landlock cannot protect it there, so the agent is not started; set another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+        "{} is in the directory of this agent, and Landlock cannot protect it there, so the agent is not started unless a symbolic link leads elsewhere; set another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
         held.file_name().unwrap_or_default().to_string_lossy()
     ))
 }
