@@ -110,8 +110,6 @@ async fn reload_starts_a_trigger_that_stopped_without_a_token() {
     scene.write(".env", "LISTS_TOKEN=new-token-0002\n");
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     wait_for_job(&scene);
-    wait_until("its job to end", || {
-        (scene.json(&["schedule", "list"])[0]["status"] == "idle").then_some(())
-    });
+    wait_until("its job to end", || (scene.json(&["schedule", "list"])[0]["status"] == "idle").then_some(()));
     assert_silent(&scene);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -76,6 +77,12 @@ fn landlock_refuses_workspace_that_contains_config() {
     // A separate workspace is elsewhere.
     let worktree = agent(&json!({"sandbox": "landlock", "working_directory": ".", "isolation": "worktree"}));
     worktree.write("fleet/agent.sh", "touch ran");
+    for arguments in [&["init", "-q"][..], &["commit", "-q", "--allow-empty", "-m", "first"]] {
+        let mut git = Command::new("git");
+        git.current_dir(worktree.path("fleet")).env("HOME", worktree.path("home"));
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+        assert!(git.status().unwrap().success(), "{arguments:?}");
+    }
     let doctor = worktree.command(&["doctor"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(!said.contains("FAIL"), "{said}");

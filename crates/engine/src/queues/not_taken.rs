@@ -33,9 +33,9 @@ fn obstacle(view: &ScheduleView) -> Option<String> {
             Some(advice) => format!("{name} is {advice}"),
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
-        ScheduleStatus::Error => Some(format!(
-            "{name} stopped because of an error; correct the cause, and then run {enable}"
-        )),
+        ScheduleStatus::Error => {
+            Some(format!("{name} stopped because of an error; correct the cause, and then run {enable}"))
+        }
         ScheduleStatus::Paused => Some(format!("{name} has paused itself, and {enable} ends the pause")),
     }
 }

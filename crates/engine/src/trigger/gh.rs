@@ -97,7 +97,9 @@ impl Gh {
             // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
-                seen.with_context(|| format!("cannot find out whether the login of gh has access to {}", self.repo))?;
+                seen.with_context(|| {
+                    format!("cannot find out whether the login of gh has access to {}", self.repo)
+                })?;
                 Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error),
@@ -223,7 +225,11 @@ mod tests {
             ),
             (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(AuthorPermission::Nothing)),
             (unknown, unknown, Err("cannot find out whether the login of gh has access to o/r")),
-            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("cannot find out whether the login of gh has access to o/r")),
+            (
+                unknown,
+                "echo 'gh: timeout' >&2; exit 1",
+                Err("cannot find out whether the login of gh has access to o/r"),
+            ),
             (
                 "echo 'gh: Bad credentials (HTTP 401)' >&2; exit 1",
                 unknown,

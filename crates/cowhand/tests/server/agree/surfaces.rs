@@ -21,10 +21,11 @@ impl Surfaces<'_> {
         said
     }
 
+    /// Returns a page. Code in messages is between backticks, as in the messages themselves.
     async fn page(&self, path: &str) -> String {
         let page = self.scene.ask("GET", path).bearer_auth(self.token).send().await.unwrap();
         assert_eq!(page.status().as_u16(), 200, "{path}");
-        page.text().await.unwrap()
+        page.text().await.unwrap().replace("<code>", "`").replace("</code>", "`")
     }
 
     async fn metrics(&self) -> String {
@@ -114,7 +115,6 @@ impl Surfaces<'_> {
         assert_eq!(page.contains("is turned off by"), place.is_some(), "{name}: {page}");
         assert!(place.is_none_or(|place| page.contains(&escaped(place)) && !page.contains("/enable\"")));
         if let Some(note) = view["skip_note"].as_str() {
-            let page = page.replace("<code>", "`").replace("</code>", "`");
             assert!(page.contains(&escaped(note)), "{name}: {note} in {page}");
         }
         let page = self.page(&format!("/agents/{agent}")).await;
