@@ -415,7 +415,7 @@ fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Optio
     Some(format!("It is late: {}{}", with_full_stop(note), next.unwrap_or_default()))
 }
 
-/// Formats `It was due 3m ago and waits: its previous firing had not ended. Its next due time is in 57m (…).`
+/// Formats `It was due 3m ago and waits: an earlier job or firing of it had not ended. Its next due time is …`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
     let since = view.due_since.map(|due| match view.due_again {
         0 => format!("It was due {} and waits", duration::relative_to_now(now, due)),

@@ -390,7 +390,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
         SkipReason::Disabled => "it was turned off",
         SkipReason::Removed => "it was removed from the config",
-        SkipReason::AlreadyRunning => "its previous firing had not ended",
+        SkipReason::AlreadyRunning => "an earlier job or firing of it had not ended",
         SkipReason::AtCapacity => {
             "all places of the agent (`max_concurrent`) are taken by jobs that run or wait, or by items that are being \
              claimed"
