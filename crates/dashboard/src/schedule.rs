@@ -88,7 +88,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 p.alert {
                     b { "It is being prepared" }
                     @if let Some(since) = view.preparing_since { ", since it fired " (elements::from_now(since, now)) }
-                    @if let Some(by) = &view.preparing_by { ": it waits for the answer of " (text::Text(by)) }
+                    @if let Some(by) = &view.preparing_by { ": it waits for the answer of " (ShownMessage(by)) }
                     "."
                 }
             }
