@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::database::db::Arg;
+use super::database::sqlite::SqliteConnection;
 use super::{Database, Store, StoreError};
 
 impl Store {
@@ -16,7 +18,10 @@ impl Store {
         let Database::Sqlite { readers, .. } = &self.database else {
             return Err(StoreError::PostgresBackup);
         };
-        let copy = sqlx::query("vacuum into $1").bind(path.display().to_string());
-        copy.execute(readers).await.map(drop).map_err(|error| StoreError::statement("VACUUM", error))
+        let copy = |connection: &mut SqliteConnection| {
+            let to = [Arg::from(path.display().to_string())];
+            connection.execute("vacuum into $1", &to).map_err(|error| StoreError::statement("VACUUM", error))
+        };
+        readers.run(copy).await.map(drop)
     }
 }

@@ -1,7 +1,6 @@
 //! Integrity check: every page of an SQLite file, every job and schedule, and the newest firings of each schedule.
 
-use sqlx::Row as _;
-
+use super::database::sqlite::SqliteConnection;
 use super::{Database, JobFilter, Store, StoreError};
 
 /// Number of jobs that a check reads at a time, and number of firings that it reads for each schedule.
@@ -11,9 +10,11 @@ impl Store {
     /// Checks the store. A damaged page, or a row that cowhand cannot read, is an error.
     pub async fn check_integrity(&self) -> Result<(), StoreError> {
         if let Database::Sqlite { readers, .. } = &self.database {
-            let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;
-            let rows = rows.map_err(|error| StoreError::statement("integrity_check", error))?;
-            let results: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+            let check = |connection: &mut SqliteConnection| {
+                let results = connection.column::<String>("pragma integrity_check(3)");
+                results.map_err(|error| StoreError::statement("integrity_check", error))
+            };
+            let results = readers.run(check).await?;
             if results != ["ok"] {
                 return Err(StoreError::Damaged(results.join("; ")));
             }

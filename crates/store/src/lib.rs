@@ -60,7 +60,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cowhand_core::moment::Moment;
-use sqlx::{PgPool, SqlitePool};
+use sqlx::PgPool;
 
 use database::changes::Committed;
 use database::db::Tx;
@@ -69,6 +69,7 @@ use database::health::StoreHealth;
 use database::latency::Latency;
 use database::server::{self, ServerConnection, with_statement_timeout};
 use database::shutdown_limit::ShutdownLimit;
+use database::sqlite::{Readers, run_now};
 use database::writer::Writer;
 
 use cowhand_system::clock::Clock;
@@ -81,7 +82,7 @@ pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
-pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
+pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
 pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{
     Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
@@ -117,7 +118,7 @@ pub struct Store {
 
 #[derive(Debug, Clone)]
 enum Database {
-    Sqlite { readers: SqlitePool, writer: Writer, file: StoreFile },
+    Sqlite { readers: Readers, writer: Writer, file: StoreFile },
     Postgres(PgPool),
 }
 
@@ -191,10 +192,10 @@ impl Store {
         let started_at = Instant::now();
         let answer = match &self.database {
             Database::Sqlite { readers, .. } => {
-                let answer = async {
-                    let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
-                    verb(&mut Tx::sqlite(&mut transaction).with_call_time(self.call_time())).await
-                };
+                let call_time = self.call_time();
+                let answer = readers.run_in_transaction(|connection| {
+                    run_now(verb(&mut Tx::sqlite(connection).with_call_time(call_time)))
+                });
                 answer.await.map_err(|error| self.with_cause(error))
             }
             Database::Postgres(pool) => {

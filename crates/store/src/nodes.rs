@@ -173,7 +173,7 @@ async fn hold(connection: &mut PgConnection, node: &str) -> Result<bool, StoreEr
 /// Runs a call with a timeout. A connection outside the pool has no time limit of its own.
 async fn with_timeout<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, call).await;
-    answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut)))
+    answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut.into())))
 }
 
 async fn record_step(

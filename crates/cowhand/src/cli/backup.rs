@@ -77,7 +77,7 @@ impl BackupArgs {
         let path = if self.no_output { "backup?no_output=1" } else { "backup" };
         client.download(path, &mut file).await?;
         file.as_file().sync_all().map_err(|error| failed(&error))?;
-        let contents = backup::inspect(file.path()).await.map_err(|error| {
+        let contents = backup::inspect(file.path()).map_err(|error| {
             Failure::new(Exit::CannotRunHere, format!("the backup is damaged and was removed: {error:#}"))
         })?;
         let bytes = file.as_file().metadata().map_err(|error| failed(&error))?.len();

@@ -4,7 +4,6 @@ use cowhand_testing::wait_until;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sqlx::Connection as _;
 
 use crate::{FLEET, NEW, OLD, Scene, answer, hmac};
 
@@ -314,14 +313,12 @@ fn pause(scene: &Scene) -> Timestamp {
 }
 
 /// Ends the pause in the store and starts a new daemon, so that the test does not wait for an hour.
-async fn pass_the_pause(scene: &mut Scene) {
+fn pass_the_pause(scene: &mut Scene) {
     scene.kill();
-    let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
-    let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
-    let passed =
-        sqlx::query("update schedules set paused_until = 0, pause_boot = null where paused_until > 0");
-    assert_eq!(passed.execute(&mut store).await.unwrap().rows_affected(), 1, "it pauses");
-    store.close().await.unwrap();
+    let store = rusqlite::Connection::open(scene.path(".cowhand/store.db")).unwrap();
+    let passed = "update schedules set paused_until = 0, pause_boot = null where paused_until > 0";
+    assert_eq!(store.execute(passed, []).unwrap(), 1, "it pauses");
+    drop(store);
     scene.start(&[]);
 }
 
@@ -356,14 +353,14 @@ async fn deliveries_during_pause_wait_for_its_end() {
         waits(&scene, id);
     }
     // One of them is tried after the pause, whatever caused the pause to end.
-    pass_the_pause(&mut scene).await;
+    pass_the_pause(&mut scene);
     scene.until("the first probe has failed", || job(&scene, &jobs[0])["status"] == "failed");
     for id in &jobs[1..] {
         waits(&scene, id);
     }
     assert_eq!(ran(&scene), 2, "the first of all, and the probe");
     std::fs::write(scene.path("mended"), "").unwrap();
-    pass_the_pause(&mut scene).await;
+    pass_the_pause(&mut scene);
     scene.until("all are done", || jobs[1..].iter().all(|id| job(&scene, id)["status"] == "completed"));
     assert_eq!(ran(&scene), 4, "each once");
     // A disabled schedule accepts nothing.
@@ -388,12 +385,12 @@ async fn deliveries_accepted_before_disable_run_after_the_pause() {
     let expected =
         "3 waiting jobs of it will not start yet: its schedule had paused itself before it was disabled";
     assert!(said.contains(expected), "{said}");
-    pass_the_pause(&mut scene).await;
+    pass_the_pause(&mut scene);
     scene.until("the first probe has failed", || {
         statuses(&scene) == ["failed", "failed", "pending", "pending"]
     });
     std::fs::write(scene.path("mended"), "").unwrap();
-    pass_the_pause(&mut scene).await;
+    pass_the_pause(&mut scene);
     scene.until("all are done", || statuses(&scene) == ["failed", "failed", "completed", "completed"]);
     let shown: Value =
         serde_json::from_str(&scene.run(&["schedule", "show", "worker/hook", "--json"]).1).unwrap();

@@ -3,7 +3,6 @@
 use std::fs;
 
 use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
-use sqlx::Connection;
 
 use crate::{Scene, kill_all_of, processes};
 
@@ -13,16 +12,15 @@ async fn requeue_is_retried_until_store_accepts_it() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts");
     scene.start("claimed");
     scene.wait_for_death();
-    let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
-    let mut refusing = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let refusing = rusqlite::Connection::open(scene.path(".cowhand/store.db")).unwrap();
     let refuse = "create trigger refuse before delete on attempts begin select raise(abort, 'not now'); end";
-    sqlx::query(refuse).execute(&mut refusing).await.unwrap();
+    refusing.execute_batch(refuse).unwrap();
     assert!(scene.start(""), "{}", scene.read("log"));
     let tries = || scene.read("log").matches("is not requeued yet").count();
     scene.until("tried three times", || tries() >= 3).await;
     let store = scene.store().await;
     let running = scene.job(&store, "held", |job| job.status() == JobStatus::Running).await;
-    sqlx::query("drop trigger refuse").execute(&mut refusing).await.unwrap();
+    refusing.execute_batch("drop trigger refuse").unwrap();
     let job = scene.job(&store, "over", |job| job.status() == JobStatus::Completed).await;
     assert_eq!((job.id(), scene.starts()), (running.id(), 1));
     scene.stop();
@@ -67,16 +65,15 @@ async fn hanging_agent_times_out_while_store_is_away() {
     assert!(scene.start(""), "{}", scene.read("log"));
     let store = scene.store().await;
     let job = scene.job(&store, "running", |job| job.status() == JobStatus::Running).await;
-    let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
-    let mut taking = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let taking = rusqlite::Connection::open(scene.path(".cowhand/store.db")).unwrap();
     scene.until("its agent to be there", || scene.starts() == 1).await;
-    sqlx::query("alter table asks rename to taken").execute(&mut taking).await.unwrap();
+    taking.execute_batch("alter table asks rename to taken").unwrap();
     assert!(!processes(&job).is_empty(), "the store is away before its time is up");
     scene.until("all of it to be gone", || processes(&job).is_empty()).await;
     scene
         .until("its end to be held up", || scene.read("log").contains("its outcome is not stored yet"))
         .await;
-    sqlx::query("alter table taken rename to asks").execute(&mut taking).await.unwrap();
+    taking.execute_batch("alter table taken rename to asks").unwrap();
     let job = scene.job(&store, "over", |job| job.status() == JobStatus::Failed).await;
     assert_eq!(JobRecord::from(job).error.unwrap().kind, ErrorKind::Timeout);
     scene.stop();

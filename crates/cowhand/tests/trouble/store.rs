@@ -166,13 +166,7 @@ fn doctor_reports_damaged_store_that_start_refuses() {
 }
 
 pub(crate) fn sql(file: &Path, text: &'static str) {
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        use sqlx::{Connection, Executor};
-        let mut file =
-            sqlx::SqliteConnection::connect(&format!("sqlite://{}", file.display())).await.unwrap();
-        file.execute(text).await.unwrap();
-        file.close().await.unwrap();
-    });
+    rusqlite::Connection::open(file).unwrap().execute_batch(text).unwrap();
 }
 
 pub(crate) fn statuses(fleet: &Fleet) -> Vec<String> {

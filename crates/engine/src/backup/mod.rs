@@ -21,6 +21,7 @@ use crate::prune::files;
 use crate::state::StateFolder;
 use cowhand_run::shortage;
 use cowhand_store::{BackupFile, Store, file};
+use cowhand_system::blocking::run_blocking;
 
 /// Maximum number of bytes of a job's file in one row of the backup.
 const BYTES_PER_ROW: usize = 1 << 20;
@@ -64,23 +65,30 @@ async fn make_in(
     let path = folder.path().join("store.db");
     file::create(&path).context("cannot create the file of the backup")?;
     store.copy_to(&path).await?;
-    let mut backup = BackupFile::open(&path).await?;
-    backup.add_table().await?;
-    if with_output {
+    let jobs = with_output.then(|| state.jobs());
+    // The folder is removed when the backup is complete; the open file stays.
+    run_blocking(move || add_outputs(&folder.path().join("store.db"), jobs.as_deref())).await
+}
+
+/// Adds the outputs of jobs to the copy of a store, if there is a folder with outputs. Returns the copy.
+fn add_outputs(path: &Path, outputs: Option<&Path>) -> anyhow::Result<File> {
+    let mut backup = BackupFile::open(path)?;
+    backup.add_table()?;
+    if let Some(outputs) = outputs {
         // A job that was created after the copy of the store was made has output, too. It is not part of the backup.
-        let jobs = backup.known_rows().await?.jobs;
-        backup.begin().await?;
-        for entry in files::entries(&state.jobs())? {
+        let jobs = backup.known_rows()?.jobs;
+        backup.begin()?;
+        for entry in files::entries(outputs)? {
             let path = entry?.path();
             let job = path.file_stem().and_then(|stem| stem.to_str());
             if job.is_some_and(|job| jobs.contains(job)) {
-                add_output(&mut backup, &path).await?;
+                add_output(&mut backup, &path)?;
             }
         }
-        backup.commit().await?;
+        backup.commit()?;
     }
-    backup.close().await?;
-    Ok(File::open(&path)?)
+    backup.close()?;
+    Ok(File::open(path)?)
 }
 
 /// Creates a folder in the state folder, or in the folder for temporary files if the state folder does not exist.
@@ -105,7 +113,7 @@ pub(crate) fn remove_scratch(state: &StateFolder) -> io::Result<()> {
 }
 
 /// Adds a file of a job in parts. Other files are skipped, and no link is followed.
-async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> {
+fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_output(name)) else {
         return Ok(());
     };
@@ -116,7 +124,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
         if bytes.is_empty() && part > 0 {
             break;
         }
-        backup.add_part(name, part, bytes).await?;
+        backup.add_part(name, part, &bytes)?;
     }
     Ok(())
 }
@@ -144,20 +152,20 @@ fn is_output(name: &str) -> bool {
 }
 
 /// Checks that a file is a complete backup or a complete store, and returns the number of jobs and outputs in it.
-pub async fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
+pub fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");
     }
-    let mut backup = BackupFile::open(path).await?;
-    let contents = count_contents(&mut backup).await;
-    backup.close().await?;
+    let mut backup = BackupFile::open(path)?;
+    let contents = count_contents(&mut backup);
+    backup.close()?;
     contents
 }
 
-async fn count_contents(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
-    let jobs = backup.check().await?;
+fn count_contents(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
+    let jobs = backup.check()?;
     let mut outputs = 0;
-    for name in backup.names().await?.unwrap_or_default() {
+    for name in backup.names()?.unwrap_or_default() {
         if !is_output(&name) {
             bail!("it names a file that is not the output of a job: {name}");
         }

@@ -52,18 +52,18 @@ async fn restore_by(
     if beside(from, "-wal").exists() {
         copy_file(&beside(from, "-wal"), &beside(copy, "-wal"))?;
     }
-    let contents = inspect(copy).await?;
+    let contents = inspect(copy)?;
     let opened = Store::open(&copy.display().to_string()).await;
     let store = opened.map_err(|error| error.at(from.display().to_string()))?;
     let checked = store.check_integrity().await;
     store.close().await;
     checked?;
-    let mut backup = BackupFile::open(copy).await?;
+    let mut backup = BackupFile::open(copy)?;
     let files = scratch(state)?;
-    take_out(&mut backup, files.path()).await?;
-    let rows = RestoredRows(backup.known_rows().await?);
-    backup.close().await?;
-    let (replaced, replaced_log) = swap(copy, &state.database(), now).await?;
+    take_out(&mut backup, files.path())?;
+    let rows = RestoredRows(backup.known_rows()?);
+    backup.close()?;
+    let (replaced, replaced_log) = swap(copy, &state.database(), now)?;
     // The cursors belong to the event log of the replaced store.
     for cursor in ["views", "traces"] {
         missing_is_ok(fs::remove_file(state.path().join(cursor)))?;
@@ -85,30 +85,26 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// Writes the outputs of jobs to a folder, and removes them from the backup, so that only the store is left in the
 /// backup.
-async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> {
-    let Some(names) = backup.names().await? else { return Ok(()) };
+fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> {
+    let Some(names) = backup.names()? else { return Ok(()) };
     for name in names {
         let mut output = fs::File::create_new(folder.join(&name))?;
         for part in 0_i64.. {
-            let Some(bytes) = backup.part(&name, part).await? else { break };
+            let Some(bytes) = backup.part(&name, part)? else { break };
             output.write_all(&bytes)?;
         }
     }
-    backup.remove_files().await
+    backup.remove_files()
 }
 
 /// Replaces the store with the new file, and returns the path at which the old store is kept; `None` if there was no
 /// store. Also returns the path of the old store's write-ahead log, if the log cannot be written into the old store.
 /// The old store gets its second name first, so that a store exists at any moment.
-async fn swap(
-    new: &Path,
-    store: &Path,
-    now: Timestamp,
-) -> anyhow::Result<(Option<PathBuf>, Option<PathBuf>)> {
+fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<(Option<PathBuf>, Option<PathBuf>)> {
     let replaced = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
     let (exists, log) = (store.exists(), beside(store, "-wal"));
     // After a crash, the newest data of the old store is in its log.
-    if exists && log.exists() && file::fold_log(store).await {
+    if exists && log.exists() && file::fold_log(store) {
         missing_is_ok(fs::remove_file(&log))?;
     }
     if exists {

@@ -4,12 +4,13 @@ use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use sqlx::Connection;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgDatabaseError;
-use sqlx::{ConnectOptions, Connection};
 
-use super::error::StoreError;
-use super::migrations::{POSTGRES, SQLITE};
+use super::error::{DriverError, StoreError};
+use super::migrations::{POSTGRES, SQLITE, newest_of};
+use super::sqlite::{FileUse, SqliteConnection};
 use super::{open, server};
 use crate::Store;
 use cowhand_system::remove::is_missing;
@@ -40,15 +41,15 @@ impl Store {
     pub async fn check_location(location: &str) -> Result<Option<StoreId>, StoreError> {
         if !open::is_postgres(location) {
             let path = Path::new(location);
-            return if path.exists() { check_file(path, location).await } else { Ok(None) };
+            return if path.exists() { check_file(path, location) } else { Ok(None) };
         }
         let options = server::options(location)?;
         let address = open::display_address(&options);
         let (mut server, applied) = open::connect(&options).await?;
         let read = async {
             let id = sqlx::query_scalar(READ_IDENTITY).fetch_optional(&mut server).await;
-            let id = unless_missing(id).map_err(|error| open::server_error(&address, &error))?;
-            server.close().await.map_err(|error| open::server_error(&address, &error))?;
+            let id = unless_missing(id).map_err(|error| open::server_error(&address, error))?;
+            server.close().await.map_err(|error| open::server_error(&address, error))?;
             Ok(id)
         };
         let id: Option<String> = open::within_limit(&address, read).await?;
@@ -73,42 +74,49 @@ impl Store {
         let options = server::options(location)?;
         let (server, applied) = open::connect(&options).await?;
         let address = open::display_address(&options);
-        let close = async { server.close().await.map_err(|error| open::server_error(&address, &error)) };
+        let close = async { server.close().await.map_err(|error| open::server_error(&address, error)) };
         open::within_limit(&address, close).await?;
         Ok(!applied.is_empty())
     }
 }
 
-async fn check_file(path: &Path, location: &str) -> Result<Option<StoreId>, StoreError> {
-    let error_of = |error: sqlx::Error| open::file_error(path, error);
-    let mut file = open::options(path).read_only(true).connect().await.map_err(error_of)?;
-    let applied = sqlx::query_scalar(open::APPLIED_MIGRATIONS).fetch_all(&mut file).await;
-    let id = sqlx::query_scalar(READ_IDENTITY).fetch_optional(&mut file).await;
-    file.close().await.map_err(error_of)?;
-    check_version(&unless_missing(applied).map_err(error_of)?, &SQLITE, location)?;
-    let id: Option<String> = unless_missing(id).map_err(error_of)?;
-    Ok(id.map(StoreId::new))
+fn check_file(path: &Path, location: &str) -> Result<Option<StoreId>, StoreError> {
+    let error_of = |error: rusqlite::Error| open::file_error(path, error.into());
+    let file = SqliteConnection::open(path, FileUse::ReadOnly).map_err(error_of)?;
+    let applied = file.column(open::APPLIED_MIGRATIONS);
+    let id = file.column(READ_IDENTITY);
+    file.close().map_err(error_of)?;
+    let file_error = |error| open::file_error(path, error);
+    check_version(&unless_missing(applied).map_err(file_error)?, &SQLITE, location)?;
+    let id: Vec<String> = unless_missing(id).map_err(file_error)?;
+    Ok(id.into_iter().next().map(StoreId::new))
 }
 
 /// Returns the empty value if the table does not exist.
-pub(super) fn unless_missing<T: Default>(read: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
-    read.or_else(|error| if is_table_missing(&error) { Ok(T::default()) } else { Err(error) })
+pub(super) fn unless_missing<T: Default, E: Into<DriverError>>(read: Result<T, E>) -> Result<T, DriverError> {
+    match read.map_err(Into::into) {
+        Err(error) if is_table_missing(&error) => Ok(T::default()),
+        read => read,
+    }
 }
 
-fn is_table_missing(error: &sqlx::Error) -> bool {
+fn is_table_missing(error: &DriverError) -> bool {
     /// `undefined_table` of PostgreSQL.
     const NO_TABLE: &str = "42P01";
-    let Some(error) = error.as_database_error() else { return false };
-    match error.try_downcast_ref::<PgDatabaseError>() {
-        Some(error) => error.code() == NO_TABLE,
+    match error {
+        DriverError::Postgres(error) => {
+            let error =
+                error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+            error.is_some_and(|error| error.code() == NO_TABLE)
+        }
         // SQLite has no code of its own for this error.
-        None => error.message().starts_with("no such table"),
+        DriverError::Sqlite(error) => error.to_string().starts_with("no such table"),
     }
 }
 
 /// Fails if a migration was applied that this version does not know.
 fn check_version(applied: &[i64], migrations: &Migrator, location: &str) -> Result<(), StoreError> {
-    let known = open::newest_of(migrations).unwrap_or_default();
+    let known = newest_of(migrations).unwrap_or_default();
     match applied.iter().copied().max().filter(|found| *found > known) {
         Some(found) => Err(StoreError::Newer { location: location.to_owned(), found, known }),
         None => Ok(()),

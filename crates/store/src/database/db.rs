@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
+use sqlx::{Decode, Postgres, Row as _, Type};
 
 use super::dialect::{Statement, statements};
 use super::error::StoreError;
 use super::event_log::NewEvent;
 use super::server::with_statement_timeout;
+use super::sqlite::{SqliteConnection, SqliteRow, SqliteValue};
 
 statements! {
     DATABASE_CLOCK = sqlite "select null as now"
@@ -87,28 +87,28 @@ impl<'c> Tx<'c> {
 
     /// Executes a statement and returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
-        let result = match &mut self.connection {
+        match &mut self.connection {
             Connection::Sqlite(c) => {
-                bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
+                c.execute(sql.sqlite, &args).map_err(|error| StoreError::statement(sql.name, error))
             }
             Connection::Postgres(c) => with_statement_timeout(bind_postgres(sql, args).execute(&mut **c))
                 .await
-                .map(|done| done.rows_affected()),
-        };
-        result.map_err(|error| StoreError::statement(sql.name, error))
+                .map(|done| done.rows_affected())
+                .map_err(|error| StoreError::statement(sql.name, error)),
+        }
     }
 
     pub(crate) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
-        let rows = match &mut self.connection {
-            Connection::Sqlite(c) => bind_sqlite(sql, args)
-                .fetch_all(&mut **c)
-                .await
-                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect()),
+        match &mut self.connection {
+            Connection::Sqlite(c) => c
+                .all(sql.sqlite, &args)
+                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect())
+                .map_err(|error| StoreError::statement(sql.name, error)),
             Connection::Postgres(c) => with_statement_timeout(bind_postgres(sql, args).fetch_all(&mut **c))
                 .await
-                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect()),
-        };
-        rows.map_err(|error| StoreError::statement(sql.name, error))
+                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect())
+                .map_err(|error| StoreError::statement(sql.name, error)),
+        }
     }
 
     pub(crate) async fn one(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
@@ -118,13 +118,15 @@ impl<'c> Tx<'c> {
     /// Prepares a statement without running it.
     pub(crate) async fn prepare(&mut self, sql: Statement) -> Result<(), StoreError> {
         use sqlx::{Executor, SqlSafeStr};
-        let prepared = match &mut self.connection {
-            Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
-            Connection::Postgres(c) => {
-                with_statement_timeout(c.prepare(sql.postgres.into_sql_str())).await.map(drop)
+        match &mut self.connection {
+            Connection::Sqlite(c) => {
+                c.prepare(sql.sqlite).map_err(|error| StoreError::statement(sql.name, error))
             }
-        };
-        prepared.map_err(|error| StoreError::statement(sql.name, error))
+            Connection::Postgres(c) => with_statement_timeout(c.prepare(sql.postgres.into_sql_str()))
+                .await
+                .map(drop)
+                .map_err(|error| StoreError::statement(sql.name, error)),
+        }
     }
 }
 
@@ -133,13 +135,6 @@ impl<'c> Tx<'c> {
 pub(crate) enum Arg {
     Int(Option<i64>),
     Text(Option<String>),
-}
-
-fn bind_sqlite(sql: Statement, args: Vec<Arg>) -> Query<'static, Sqlite, SqliteArguments> {
-    args.into_iter().fold(sqlx::query(sql.sqlite), |query, arg| match arg {
-        Arg::Int(value) => query.bind(value),
-        Arg::Text(value) => query.bind(value),
-    })
 }
 
 fn bind_postgres(sql: Statement, args: Vec<Arg>) -> Query<'static, Postgres, PgArguments> {
@@ -237,16 +232,16 @@ enum AnyRow {
 }
 
 impl Row {
-    pub(crate) fn get<'r, T>(&'r self, column: &'static str) -> Result<T, StoreError>
-    where
-        T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
-        &'static str: ColumnIndex<SqliteRow> + ColumnIndex<PgRow>,
-    {
-        let value = match &self.1 {
-            AnyRow::Sqlite(row) => row.try_get(column),
-            AnyRow::Postgres(row) => row.try_get(column),
-        };
-        value.map_err(|error| StoreError::statement(self.0, error))
+    pub(crate) fn get<T: ColumnValue>(&self, column: &'static str) -> Result<T, StoreError> {
+        match &self.1 {
+            AnyRow::Sqlite(row) => {
+                let value = row.value(column).and_then(T::of_sqlite);
+                value.ok_or_else(|| StoreError::Unreadable { what: format!("{} {column}", self.0) })
+            }
+            AnyRow::Postgres(row) => {
+                row.try_get(column).map_err(|error| StoreError::statement(self.0, error))
+            }
+        }
     }
 
     /// Parses a word, an id or a name. A value that does not parse was not written by cowhand.
@@ -301,5 +296,35 @@ impl Row {
 
     pub(crate) fn unreadable(&self, column: &str, value: &str) -> StoreError {
         StoreError::Unreadable { what: format!("{} {column} {value:?}", self.0) }
+    }
+}
+
+/// A type that can be read from a column of both databases.
+pub(crate) trait ColumnValue: for<'r> Decode<'r, Postgres> + Type<Postgres> {
+    /// Returns `None` if the value has another type.
+    fn of_sqlite(value: &SqliteValue) -> Option<Self>;
+}
+
+impl ColumnValue for i64 {
+    fn of_sqlite(value: &SqliteValue) -> Option<Self> {
+        if let SqliteValue::Int(number) = value { Some(*number) } else { None }
+    }
+}
+
+impl ColumnValue for String {
+    fn of_sqlite(value: &SqliteValue) -> Option<Self> {
+        if let SqliteValue::Text(text) = value { Some(text.clone()) } else { None }
+    }
+}
+
+impl<T: ColumnValue> ColumnValue for Option<T>
+where
+    Option<T>: for<'r> Decode<'r, Postgres> + Type<Postgres>,
+{
+    fn of_sqlite(value: &SqliteValue) -> Option<Self> {
+        match value {
+            SqliteValue::Null => Some(None),
+            value => T::of_sqlite(value).map(Some),
+        }
     }
 }

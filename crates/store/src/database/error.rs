@@ -2,8 +2,8 @@
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::JobChangeRefused;
+use rusqlite::ffi::ErrorCode;
 use sqlx::postgres::PgDatabaseError;
-use sqlx::sqlite::SqliteError;
 
 use cowhand_system::disk::DiskProblem;
 
@@ -83,10 +83,10 @@ pub enum StoreError {
          continues by itself"
     )]
     Locked { location: String, why: String },
-    #[error("the store's connection failed: {}", text_without_line(.0))]
-    Connection(#[source] sqlx::Error),
-    #[error("the statement {statement} failed: {}", text_without_line(.source))]
-    Statement { statement: &'static str, source: sqlx::Error },
+    #[error("the store's connection failed: {0}")]
+    Connection(#[source] DriverError),
+    #[error("the statement {statement} failed: {source}")]
+    Statement { statement: &'static str, source: DriverError },
     #[error(
         "the store contains a value that cowhand cannot read: {what}. Restore a backup: an SQLite store with \
          `cowhand restore FILE`, a PostgreSQL store with `pg_restore`"
@@ -102,6 +102,8 @@ pub enum StoreError {
     NoFreeId(usize),
     #[error("a verb of the store panicked; its changes were not written")]
     Panicked,
+    #[error("a verb of the store waited for something other than the store; its changes were not written")]
+    Waited,
     #[error("the store is closed")]
     Closed,
     #[error("the commit failed and nothing of it was written: {0}")]
@@ -122,20 +124,63 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn connection(error: sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::PoolClosed => Self::Closed,
-            error if is_damage(&error) => Self::Damaged(error.to_string()),
+    pub(crate) fn connection(error: impl Into<DriverError>) -> Self {
+        match error.into() {
+            DriverError::Postgres(sqlx::Error::PoolClosed) => Self::Closed,
+            error if error.is_damage() => Self::Damaged(error.to_string()),
             error => Self::Connection(error),
         }
     }
 
-    pub(crate) fn statement(statement: &'static str, source: sqlx::Error) -> Self {
-        match source {
-            sqlx::Error::PoolClosed => Self::Closed,
-            source if is_damage(&source) => Self::Damaged(source.to_string()),
-            source => Self::Statement { statement, source },
+    pub(crate) fn statement(statement: &'static str, error: impl Into<DriverError>) -> Self {
+        match Self::connection(error) {
+            Self::Connection(source) => Self::Statement { statement, source },
+            other => other,
         }
+    }
+}
+
+/// An error of the library of a database.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error("{}", sqlite_text(.0))]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("{}", text_without_line(.0))]
+    Postgres(#[from] sqlx::Error),
+}
+
+impl DriverError {
+    /// Returns true if SQLite reports that the file is malformed or not a database.
+    pub(super) fn is_damage(&self) -> bool {
+        matches!(self.sqlite_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+
+    /// Returns true if SQLite reports an error that a full or read-only disk can cause.
+    pub(super) fn may_be_disk(&self) -> bool {
+        matches!(
+            self.sqlite_code(),
+            Some(
+                ErrorCode::ReadOnly
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::DiskFull
+                    | ErrorCode::CannotOpen
+            )
+        )
+    }
+
+    fn sqlite_code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Sqlite(error) => error.sqlite_error_code(),
+            Self::Postgres(_) => None,
+        }
+    }
+}
+
+/// Formats an error with the number that SQLite's documentation describes.
+fn sqlite_text(error: &rusqlite::Error) -> String {
+    match error.sqlite_error() {
+        Some(code) => format!("{error} (SQLite error {})", code.extended_code),
+        None => error.to_string(),
     }
 }
 
@@ -145,40 +190,4 @@ pub(super) fn text_without_line(error: &sqlx::Error) -> String {
         Some(server_error) => server_error.message().to_owned(),
         None => error.to_string(),
     }
-}
-
-/// Returns true if SQLite reports that the file is malformed or not a database.
-pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
-    const SQLITE_CORRUPT: i32 = 11;
-    const SQLITE_NOTADB: i32 = 26;
-    has_sqlite_code(error, &[SQLITE_CORRUPT, SQLITE_NOTADB])
-}
-
-/// Returns true if SQLite reports an error that a full or read-only disk can cause.
-pub(crate) fn may_be_disk(error: &(dyn std::error::Error + 'static)) -> bool {
-    const SQLITE_READONLY: i32 = 8;
-    const SQLITE_IOERR: i32 = 10;
-    const SQLITE_FULL: i32 = 13;
-    const SQLITE_CANTOPEN: i32 = 14;
-    has_sqlite_code(error, &[SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN])
-}
-
-/// Returns true if the error, or one of its causes, is an error of SQLite with one of these primary codes.
-fn has_sqlite_code(error: &(dyn std::error::Error + 'static), codes: &[i32]) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let code = match error.downcast_ref::<sqlx::Error>() {
-            Some(sqlx::Error::Database(error)) if error.try_downcast_ref::<SqliteError>().is_some() => {
-                error.code()
-            }
-            _ => None,
-        };
-        // The low byte is the primary code. The other bytes belong to the extended code.
-        let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
-        if code.is_some_and(|code| codes.contains(&code)) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }

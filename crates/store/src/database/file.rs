@@ -5,10 +5,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor};
-
-use super::error::{StoreError, may_be_disk};
+use super::error::{DriverError, StoreError};
+use super::sqlite::{FileUse, SqliteConnection};
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::disk::DiskProblem;
 
@@ -49,7 +47,7 @@ impl StoreFile {
     }
 
     /// Returns the error for a full or read-only disk, if the disk of the database is the cause.
-    pub(crate) fn disk_error(&self, error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
+    pub(crate) fn disk_error(&self, error: &DriverError) -> Option<StoreError> {
         disk_error(&self.files.first()?.0, error)
     }
 
@@ -79,8 +77,8 @@ impl StoreFile {
 
 /// Returns the error for a full or read-only disk of a file, if the disk is the cause. To find out, a test file is
 /// written into the folder of the file, because SQLite reports only that a write failed.
-pub(crate) fn disk_error(file: &Path, error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
-    if !may_be_disk(error) {
+pub(crate) fn disk_error(file: &Path, error: &DriverError) -> Option<StoreError> {
+    if !error.may_be_disk() {
         return None;
     }
     let folder = folder_of(file);
@@ -102,11 +100,11 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Writes the content of a database's write-ahead log into the database, and removes the log. No process may use the
 /// database. Returns whether the log is now missing or empty.
-pub async fn fold_log(path: &Path) -> bool {
-    let Ok(mut connection) = SqliteConnectOptions::new().filename(path).connect().await else { return false };
-    let folded = connection.execute("pragma wal_checkpoint(truncate)").await.is_ok();
+pub fn fold_log(path: &Path) -> bool {
+    let Ok(mut connection) = SqliteConnection::open(path, FileUse::Durable) else { return false };
+    let folded = connection.command("pragma wal_checkpoint(truncate)").is_ok();
     // SQLite removes the log when the last connection closes.
-    let closed = connection.close().await.is_ok();
+    let closed = connection.close().is_ok();
     let is_empty = fs::metadata(beside(path, "-wal")).map_or(true, |log| log.len() == 0);
     folded && closed && is_empty
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::db::args;
 use super::dialect::statements;
-use super::error::StoreError;
+use super::error::{DriverError, StoreError};
 use super::open;
 use super::refusal::refusal;
 use crate::{Database, Store};
@@ -17,17 +17,19 @@ statements! {
 }
 
 /// Returns true if the server cannot be reached, or closed the connection.
-pub(super) fn is_unreachable(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
+pub(super) fn is_unreachable(error: &DriverError) -> bool {
+    use sqlx::Error::{Io, PoolTimedOut, Tls};
+    matches!(error, DriverError::Postgres(PoolTimedOut | Io(_) | Tls(_)))
 }
 
 /// Returns the error for a server that does not answer or cannot write, if that is the cause.
-fn server_cause(error: &sqlx::Error, location: impl Fn() -> String) -> Option<StoreError> {
+fn server_cause(error: &DriverError, location: impl Fn() -> String) -> Option<StoreError> {
     const DISK_FULL: &str = "53100";
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";
     if is_unreachable(error) {
         return Some(StoreError::NoAnswer { location: location(), why: error.to_string() });
     }
+    let DriverError::Postgres(error) = error else { return None };
     let (code, why) = (error.as_database_error()?.code()?, open::server_message(error));
     match code.as_ref() {
         DISK_FULL => Some(StoreError::ServerFull { location: location(), why }),

@@ -1,12 +1,17 @@
 //! The migrations of the schema: for each number one file for SQLite and one for PostgreSQL.
 //!
 //! The list is written by hand instead of with `sqlx::migrate!`, because that macro makes cargo build sqlx and SQLite a
-//! second time. Released files must not change: sqlx compares their checksums with the checksums in the store.
+//! second time. Released files must not change: their checksums are compared with the checksums in the store.
+//! sqlx runs the migrations of PostgreSQL. [`migrate_file`] runs those of SQLite, with the same table of applied
+//! migrations.
 
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use sqlx::SqlSafeStr;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+
+use super::sqlite::SqliteConnection;
 
 /// A migration: its number, its name and its SQL.
 type Source = (i64, &'static str, &'static str);
@@ -64,6 +69,74 @@ fn migrator(sources: &[Source]) -> Migrator {
         Migration::new(version, description, MigrationType::Simple, sql.into_sql_str(), false)
     };
     Migrator::with_migrations(sources.iter().map(migration).collect())
+}
+
+/// Returns the newest migration that this version knows.
+pub(super) fn newest_of(migrations: &Migrator) -> Option<i64> {
+    migrations.iter().map(|migration| migration.version).max()
+}
+
+/// The table of applied migrations, as sqlx creates it.
+const APPLIED_TABLE: &str = "create table if not exists _sqlx_migrations (
+    version bigint primary key,
+    description text not null,
+    installed_on timestamp not null default current_timestamp,
+    success boolean not null,
+    checksum blob not null,
+    execution_time bigint not null
+)";
+
+/// Reason why a file was not migrated.
+#[derive(Debug)]
+pub(super) enum MigrationFailure {
+    /// The applied migrations do not match the list of this version.
+    List(MigrateError),
+    Statement(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for MigrationFailure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Statement(error)
+    }
+}
+
+/// Applies the missing migrations to an SQLite file, each in its own transaction.
+pub(super) fn migrate_file(file: &mut SqliteConnection) -> Result<(), MigrationFailure> {
+    file.connection().execute_batch(APPLIED_TABLE)?;
+    let applied: Vec<(i64, Vec<u8>, bool)> = file
+        .connection()
+        .prepare("select version, checksum, success from _sqlx_migrations order by version")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    for (version, checksum, success) in &applied {
+        let known = SQLITE.iter().find(|migration| migration.version == *version);
+        let problem = match known {
+            None => MigrateError::VersionMissing(*version),
+            Some(_) if !success => MigrateError::Dirty(*version),
+            Some(known) if known.checksum != *checksum => MigrateError::VersionMismatch(*version),
+            Some(_) => continue,
+        };
+        return Err(MigrationFailure::List(problem));
+    }
+    let is_missing =
+        |migration: &&Migration| !applied.iter().any(|(version, ..)| *version == migration.version);
+    for migration in SQLITE.iter().filter(is_missing) {
+        apply(file.connection(), migration)?;
+    }
+    Ok(())
+}
+
+fn apply(file: &rusqlite::Connection, migration: &Migration) -> rusqlite::Result<()> {
+    let started_at = Instant::now();
+    let transaction = file.unchecked_transaction()?;
+    transaction.execute_batch(migration.sql.as_str())?;
+    let nanoseconds = i64::try_from(started_at.elapsed().as_nanos()).unwrap_or(i64::MAX);
+    transaction.execute(
+        "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+         values (?1, ?2, true, ?3, ?4)",
+        (migration.version, &migration.description, &migration.checksum, nanoseconds),
+    )?;
+    transaction.commit()
 }
 
 #[cfg(test)]

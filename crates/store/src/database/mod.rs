@@ -5,7 +5,7 @@
 //! | `open`, `check`, `migrations` | open a store and migrate it; check whether a store can be opened |
 //! | `db`, `dialect` | transactions, arguments and rows with one interface for both databases; declarations of SQL |
 //! | `event_log` | number and write the events of a transaction |
-//! | `writer` | group commit on SQLite |
+//! | `sqlite`, `writer` | connections to SQLite and their rows; group commit |
 //! | `server` | connections to PostgreSQL, and the time limit of a statement |
 //! | `refusal` | the reasons for which a PostgreSQL server refuses a request, with advice |
 //! | `changes` | wake readers that follow the event log |
@@ -27,11 +27,12 @@ mod open;
 mod refusal;
 pub(crate) mod server;
 pub(crate) mod shutdown_limit;
+pub(crate) mod sqlite;
 pub(crate) mod writer;
 
 pub(crate) use check::READ_IDENTITY;
 pub use check::StoreId;
-pub use error::StoreError;
+pub use error::{DriverError, StoreError};
 pub(crate) use open::ANSWER_TIMEOUT;
 pub(crate) use open::display_address;
 pub use open::is_postgres;

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
 use super::check::unless_missing;
-use super::error::{StoreError, text_without_line};
+use super::error::{DriverError, StoreError};
 use super::file::{self, StoreFile};
 use super::latency::Latency;
-use super::migrations::{POSTGRES, SQLITE};
+use super::migrations::{MigrationFailure, POSTGRES, SQLITE, migrate_file, newest_of};
 use super::refusal::refusal;
 use super::server;
+use super::sqlite::{FileUse, Readers, SqliteConnection};
 use super::writer::Writer;
 use crate::{Database, Store};
 use cowhand_system::clock::Clock;
@@ -27,7 +27,6 @@ use cowhand_system::clock::Clock;
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Query for the migrations that were applied to a store. A store without this table is new.
 pub(super) const APPLIED_MIGRATIONS: &str = "select version from _sqlx_migrations";
-const SQLITE_READERS: u32 = 4;
 
 impl Store {
     /// Opens `postgres://…` or the path of an SQLite file, which is created if it does not exist.
@@ -45,36 +44,22 @@ impl Store {
             location: location.clone(),
             why: why.to_string(),
         };
-        let damaged_or_open_error = |error: sqlx::Error| file_error(path, error);
-        let options = options(path);
+        let damaged_or_open_error = |error: rusqlite::Error| file_error(path, error.into());
         let folder_lock = lock_folder(path).await;
         match std::fs::metadata(path) {
             Ok(metadata) if metadata.len() == 0 => return Err(StoreError::Empty { location }),
             Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, &location).await?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, &location)?,
             Err(error) => return Err(open_error(&error)),
         }
-        let mut writer = options.connect().await.map_err(damaged_or_open_error)?;
-        SQLITE.run(&mut writer).await.map_err(|error| {
-            file::disk_error(path, &error).unwrap_or_else(|| migration_error(&location, &SQLITE, &error))
-        })?;
+        let mut writer = SqliteConnection::open(path, FileUse::Durable).map_err(damaged_or_open_error)?;
+        migrate_file(&mut writer).map_err(|error| file_migration_error(path, &location, error))?;
         drop(folder_lock);
         let file = StoreFile::opened(path).map_err(|error| open_error(&error))?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(SQLITE_READERS)
-            // If the file is removed, a connection that is opened later would open another file. Connections that are
-            // already open can still read the removed file and save it in a backup.
-            .min_connections(SQLITE_READERS)
-            .max_lifetime(None)
-            .idle_timeout(None)
-            // A connection to a file cannot be lost. Each connection has its own thread, and a test before each read
-            // would have to wait for an answer of that thread.
-            .test_before_acquire(false)
-            .connect_with(options.read_only(true))
-            .await
-            .map_err(damaged_or_open_error)?;
+        let readers = Readers::open(path).map_err(damaged_or_open_error)?;
         let committed = Committed::new();
-        let writer = Writer::start(writer, committed.clone(), file.clone());
+        let writer =
+            Writer::start(writer, committed.clone(), file.clone()).map_err(|error| open_error(&error))?;
         Ok(Self::of(Database::Sqlite { readers, writer, file }, committed))
     }
 
@@ -88,7 +73,7 @@ impl Store {
         // The first connection is opened without the pool, which would retry a refused connection until its timeout.
         let (mut connection, applied) = connect(&options).await?;
         let migrate = async {
-            POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, &error))
+            POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, error))
         };
         // The limit applies only if there is nothing to migrate: a migration may take long, or wait for the migration
         // of another node.
@@ -135,16 +120,16 @@ impl Store {
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
     let location = display_address(options);
     let connected = async {
-        let mut server = options.connect().await.map_err(|error| server_error(&location, &error))?;
+        let mut server = options.connect().await.map_err(|error| server_error(&location, error))?;
         let applied = sqlx::query_scalar(APPLIED_MIGRATIONS).fetch_all(&mut server).await;
-        let applied = unless_missing(applied).map_err(|error| server_error(&location, &error))?;
+        let applied = unless_missing(applied).map_err(|error| server_error(&location, error))?;
         Ok((server, applied))
     };
     within_limit(&location, connected).await
 }
 
 /// Returns the error for a file that cannot be opened or read.
-pub(super) fn file_error(path: &Path, error: sqlx::Error) -> StoreError {
+pub(super) fn file_error(path: &Path, error: DriverError) -> StoreError {
     let location = path.display().to_string();
     match StoreError::connection(error) {
         StoreError::Damaged(why) => StoreError::DamagedAtOpen { location, why },
@@ -155,9 +140,13 @@ pub(super) fn file_error(path: &Path, error: sqlx::Error) -> StoreError {
 }
 
 /// Returns the error for a server that cannot be used. `location` is its address without the password.
-pub(super) fn server_error(location: &str, error: &sqlx::Error) -> StoreError {
-    refusal(error, || location.to_owned())
-        .unwrap_or_else(|| StoreError::Open { location: location.to_owned(), why: server_message(error) })
+pub(super) fn server_error(location: &str, error: impl Into<DriverError>) -> StoreError {
+    let error = error.into();
+    let refused = match &error {
+        DriverError::Postgres(error) => refusal(error, || location.to_owned()),
+        DriverError::Sqlite(_) => None,
+    };
+    refused.unwrap_or_else(|| StoreError::Open { location: location.to_owned(), why: error.to_string() })
 }
 
 /// Runs a call to the server while a store is opened. Fails if the call takes longer than [`ANSWER_TIMEOUT`].
@@ -168,11 +157,6 @@ pub(super) async fn within_limit<T>(
     let no_answer =
         |_| StoreError::OpenTimeout { location: location.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() };
     tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(no_answer)?
-}
-
-/// Returns the newest migration that this version knows.
-pub(super) fn newest_of(migrations: &Migrator) -> Option<i64> {
-    migrations.iter().map(|migration| migration.version).max()
 }
 
 /// Formats the message of a server, without the source line that sqlx adds.
@@ -192,63 +176,63 @@ pub(crate) fn display_address(options: &PgConnectOptions) -> String {
     format!("postgres://{host}:{port}/{}", options.get_database().unwrap_or_default())
 }
 
-pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        // A confirmed commit survives a power failure; group commit makes this affordable.
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(ANSWER_TIMEOUT)
-}
-
 /// Creates a store under another name and renames it when it is complete, so that a killed start leaves no empty file.
 /// The file is synced once, before it gets its name: an interrupted creation starts again from the beginning, so the
 /// single migrations need no journal and no sync.
-async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
+fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
         location: location.to_owned(),
         why: why.to_string(),
     };
     let new = file::beside(path, ".new");
     file::create(&new).map_err(|error| open_error(&error))?;
-    let disk_or_open_error =
-        |error: sqlx::Error| file::disk_error(path, &error).unwrap_or_else(|| open_error(&error));
-    let unsynced = options(&new).journal_mode(SqliteJournalMode::Memory).synchronous(SqliteSynchronous::Off);
-    let mut connection = unsynced.connect().await.map_err(disk_or_open_error)?;
-    SQLITE.run(&mut connection).await.map_err(|error| {
-        file::disk_error(path, &error).unwrap_or_else(|| migration_error(location, &SQLITE, &error))
-    })?;
-    connection.close().await.map_err(disk_or_open_error)?;
+    let disk_or_open_error = |error: rusqlite::Error| {
+        let error = error.into();
+        file::disk_error(path, &error).unwrap_or_else(|| open_error(&error))
+    };
+    let mut connection = SqliteConnection::open(&new, FileUse::Unsynced).map_err(disk_or_open_error)?;
+    migrate_file(&mut connection).map_err(|error| file_migration_error(path, location, error))?;
+    connection.close().map_err(disk_or_open_error)?;
     file::persist(&new, path).map_err(|error| open_error(&error))
 }
 
-/// Locks the folder, so that no other process migrates the same file. sqlx has such a lock only on PostgreSQL. If the
-/// folder cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release
+/// Locks the folder, so that no other process migrates the same file. If the folder cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release
 /// SQLite's own locks.
 async fn lock_folder(file: &Path) -> Option<File> {
     let folder = File::open(file::folder_of(file)).ok()?;
     tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?
 }
 
-fn migration_error(location: &str, migrations: &Migrator, error: &MigrateError) -> StoreError {
+/// Returns the error for a file whose tables cannot be made.
+fn file_migration_error(path: &Path, location: &str, error: MigrationFailure) -> StoreError {
+    match error {
+        MigrationFailure::List(error) => migration_error(location, &SQLITE, error),
+        MigrationFailure::Statement(error) => match StoreError::connection(error) {
+            StoreError::Damaged(why) => StoreError::DamagedAtOpen { location: location.to_owned(), why },
+            StoreError::Connection(error) => {
+                file::disk_error(path, &error).unwrap_or_else(|| tables_error(location, &error))
+            }
+            other => other,
+        },
+    }
+}
+
+fn migration_error(location: &str, migrations: &Migrator, error: MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(found) => StoreError::Newer {
             location: location.to_owned(),
-            found: *found,
+            found,
             known: newest_of(migrations).unwrap_or_default(),
         },
-        other if super::error::is_damage(other) => {
-            StoreError::DamagedAtOpen { location: location.to_owned(), why: other.to_string() }
-        }
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-            refusal(error, || location.to_owned()).unwrap_or_else(|| StoreError::Open {
-                location: location.to_owned(),
-                why: format!("its tables cannot be made: {}", text_without_line(error)),
-            })
+            refusal(&error, || location.to_owned()).unwrap_or_else(|| tables_error(location, &error.into()))
         }
         other => StoreError::Open { location: location.to_owned(), why: other.to_string() },
     }
+}
+
+fn tables_error(location: &str, error: &DriverError) -> StoreError {
+    StoreError::Open { location: location.to_owned(), why: format!("its tables cannot be made: {error}") }
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl ShutdownLimit {
         let answer = tokio::select! {
             biased;
             answer = call => answer,
-            () = self.wait_for_limit(started_at) => return Err(StoreError::Connection(sqlx::Error::PoolTimedOut)),
+            () = self.wait_for_limit(started_at) => return Err(StoreError::Connection(sqlx::Error::PoolTimedOut.into())),
         };
         self.record(&answer);
         answer
@@ -212,7 +212,7 @@ mod tests {
     async fn a_call_that_fails_at_once_counts_as_unanswered() {
         let limit = ShutdownLimit::default();
         limit.begin();
-        let refused = || ready(Err::<(), _>(StoreError::Connection(sqlx::Error::PoolTimedOut)));
+        let refused = || ready(Err::<(), _>(StoreError::Connection(sqlx::Error::PoolTimedOut.into())));
         limit.during(refused()).await.unwrap_err();
         tokio::time::sleep(SHUTDOWN_STORE_TIMEOUT).await;
         assert_eq!(limit.unanswered_time(), Some(SHUTDOWN_STORE_TIMEOUT));

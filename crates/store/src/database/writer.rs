@@ -4,19 +4,19 @@
 //! the transaction, so that a failure does not affect the other verbs. Callers get an answer only after the commit, and
 //! an error if the file was removed or replaced meanwhile.
 
-use std::panic::AssertUnwindSafe;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use cowhand_core::actor::Actor;
 use cowhand_core::moment::Moment;
-use futures_util::FutureExt;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::sync::{mpsc, oneshot};
 
 use super::changes::Committed;
 use super::db::Tx;
 use super::error::StoreError;
 use super::file::StoreFile;
+use super::sqlite::{SqliteConnection, run_now};
 use crate::VerbFuture;
 use crate::audit;
 
@@ -36,10 +36,16 @@ enum Request {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
+    /// Starts the thread of the writer. It ends when the store is closed or dropped.
+    pub(crate) fn start(
+        connection: SqliteConnection,
+        committed: Committed,
+        file: StoreFile,
+    ) -> io::Result<Self> {
         let (queue, requests) = mpsc::channel(WRITER_QUEUE_LENGTH);
-        tokio::spawn(run_writer(connection, requests, committed, file));
-        Self { queue }
+        let thread = thread::Builder::new().name("store-writer".to_owned());
+        thread.spawn(move || run_writer(connection, requests, &committed, &file))?;
+        Ok(Self { queue })
     }
 
     pub(crate) async fn write<T, F>(&self, call_time: Option<Moment>, verb: F) -> Result<T, StoreError>
@@ -69,17 +75,17 @@ impl Writer {
     }
 }
 
-async fn run_writer(
+fn run_writer(
     mut connection: SqliteConnection,
     mut requests: mpsc::Receiver<Request>,
-    committed: Committed,
-    file: StoreFile,
+    committed: &Committed,
+    file: &StoreFile,
 ) {
     let mut close_reply = None;
     while close_reply.is_none() {
         let mut group = Vec::new();
         let mut received = Vec::new();
-        if requests.recv_many(&mut received, MAX_VERBS_PER_COMMIT).await == 0 {
+        if requests.blocking_recv_many(&mut received, MAX_VERBS_PER_COMMIT) == 0 {
             break;
         }
         for request in received {
@@ -88,12 +94,12 @@ async fn run_writer(
                 Request::Close(reply) => close_reply = Some(reply),
             }
         }
-        commit_group(&mut connection, group, &committed, &file).await;
+        commit_group(&mut connection, group, committed, file);
     }
     requests.close();
     if file.check().is_ok() {
         // A failed close loses nothing: every confirmed write is on disk.
-        drop(connection.close().await);
+        drop(connection.close());
     } else {
         // SQLite would remove the file at the path of the log, and that file may belong to another database now.
         std::mem::forget(connection);
@@ -104,13 +110,13 @@ async fn run_writer(
     }
 }
 
-async fn commit_group(
+fn commit_group(
     connection: &mut SqliteConnection,
     mut group: Vec<Box<dyn Verb>>,
     committed: &Committed,
     file: &StoreFile,
 ) {
-    let commit_error = match run_checked(connection, &mut group, file).await {
+    let commit_error = match run_checked(connection, &mut group, file) {
         Ok(last_event) => {
             committed.advance(last_event);
             None
@@ -123,17 +129,17 @@ async fn commit_group(
 }
 
 /// Runs verbs in one transaction. Fails if the path does not lead to the open file.
-async fn run_checked(
+fn run_checked(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
     file: &StoreFile,
 ) -> Result<i64, StoreError> {
     file.check()?;
-    let last_event = match run_in_transaction(connection, group).await {
+    let last_event = match run_in_transaction(connection, group) {
         Ok(last_event) => last_event,
         Err(error) => {
             // The connection may be in a transaction; if the rollback fails, the next `begin` reports it.
-            drop(connection.execute("rollback").await);
+            drop(connection.command("rollback"));
             return Err(match StoreError::connection(error) {
                 damaged @ StoreError::Damaged(_) => damaged,
                 StoreError::Connection(error) => {
@@ -151,26 +157,28 @@ async fn run_checked(
 }
 
 /// Runs verbs in one transaction and returns the number of the last event; 0 if there are no events.
-async fn run_in_transaction(
+fn run_in_transaction(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
-) -> Result<i64, sqlx::Error> {
+) -> rusqlite::Result<i64> {
     // A deferred transaction that reads before it writes fails under contention, whatever the timeout.
-    connection.execute("begin immediate").await?;
+    connection.command("begin immediate")?;
     if let [verb] = group {
-        let verb_event = verb.run(connection).await;
-        connection.execute(if verb_event.is_some() { "commit" } else { "rollback" }).await?;
+        let verb_event = verb.run(connection);
+        connection.command(if verb_event.is_some() { "commit" } else { "rollback" })?;
         return Ok(verb_event.unwrap_or_default());
     }
     let mut last_event = 0;
     for verb in group {
-        connection.execute("savepoint verb").await?;
-        let verb_event = verb.run(connection).await;
-        let rollback = if verb_event.is_some() { "" } else { "rollback to verb; " };
-        connection.execute(AssertSqlSafe(format!("{rollback}release verb"))).await?;
+        connection.command("savepoint verb")?;
+        let verb_event = verb.run(connection);
+        if verb_event.is_none() {
+            connection.command("rollback to verb")?;
+        }
+        connection.command("release verb")?;
         last_event = last_event.max(verb_event.unwrap_or_default());
     }
-    connection.execute("commit").await?;
+    connection.command("commit")?;
     Ok(last_event)
 }
 
@@ -178,10 +186,7 @@ async fn run_in_transaction(
 trait Verb: Send {
     /// Runs the verb. Returns the number of its last event, 0 if it has no events, and `None` if its changes have to be
     /// rolled back.
-    fn run<'r>(
-        &'r mut self,
-        connection: &'r mut SqliteConnection,
-    ) -> futures_util::future::BoxFuture<'r, Option<i64>>;
+    fn run(&mut self, connection: &mut SqliteConnection) -> Option<i64>;
     /// Sends the result to the caller. If the commit failed, each verb without an error of its own gets the error of
     /// the commit.
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>);
@@ -200,24 +205,19 @@ where
     T: Send,
     F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send,
 {
-    fn run<'r>(
-        &'r mut self,
-        connection: &'r mut SqliteConnection,
-    ) -> futures_util::future::BoxFuture<'r, Option<i64>> {
-        let (verb, actor, call_time) = (self.verb.take(), self.actor.take(), self.call_time);
-        let result = &mut self.result;
-        Box::pin(async move {
-            let verb = verb?;
-            let mut last_event = 0;
-            let run = async {
+    fn run(&mut self, connection: &mut SqliteConnection) -> Option<i64> {
+        let (verb, actor, call_time) = (self.verb.take()?, self.actor.take(), self.call_time);
+        let mut last_event = 0;
+        let run = || {
+            run_now(async {
                 let mut tx = Tx::sqlite(connection).with_actor(actor).with_call_time(call_time);
                 let answer = verb(&mut tx).await?;
                 last_event = tx.write_events().await?;
                 Ok(answer)
-            };
-            let answer = AssertUnwindSafe(run).catch_unwind().await.unwrap_or(Err(StoreError::Panicked));
-            result.insert(answer).is_ok().then_some(last_event)
-        })
+            })
+        };
+        let answer = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(StoreError::Panicked));
+        self.result.insert(answer).is_ok().then_some(last_event)
     }
 
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>) {

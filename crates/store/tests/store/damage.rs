@@ -1,7 +1,6 @@
 //! A damaged store is reported, and its file is not changed.
 
 use cowhand_store::{Store, StoreError};
-use sqlx::Connection;
 
 use crate::{TestDb, at, hand_job};
 
@@ -41,11 +40,11 @@ async fn a_server_that_is_not_there_is_named_without_its_password() {
 async fn a_store_from_a_newer_version_is_refused() {
     let db = TestDb::sqlite();
     db.open().await.close().await;
-    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", db.url)).await.unwrap();
+    let file = rusqlite::Connection::open(&db.url).unwrap();
     let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
                  values (9001, 'from the future', 1, x'00', 0)";
-    sqlx::query(newer).execute(&mut file).await.unwrap();
-    file.close().await.unwrap();
+    file.execute_batch(newer).unwrap();
+    drop(file);
     let error = refuse(&db.url).await;
     assert!(matches!(error, StoreError::Newer { found: 9001, .. }), "{error}");
     assert!(error.to_string().contains("newer cowhand"), "{error}");
@@ -56,15 +55,13 @@ async fn an_inconsistent_row_is_an_error() {
     let db = TestDb::sqlite();
     let store = db.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
-    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", db.url)).await.unwrap();
+    let file = rusqlite::Connection::open(&db.url).unwrap();
     for damage in [
         "update jobs set status = 'done'",
         "update jobs set status = 'completed'",
         "update jobs set id = '../x'",
     ] {
-        let mut transaction = file.begin().await.unwrap();
-        sqlx::query(damage).execute(&mut *transaction).await.unwrap();
-        transaction.commit().await.unwrap();
+        file.execute_batch(damage).unwrap();
         let listed = store.jobs(cowhand_store::JobFilter::default(), 10).await;
         assert!(matches!(listed, Err(StoreError::Unreadable { .. })), "{damage}: {listed:?}");
     }

@@ -32,9 +32,7 @@ async fn an_id_that_cannot_be_read_is_an_error() {
         store.identity().await.unwrap();
         store.close().await;
     }
-    let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite://{}", file.url)).await.unwrap();
-    sqlx::query(DAMAGE).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    rusqlite::Connection::open(&file.url).unwrap().execute_batch(DAMAGE).unwrap();
     let mut connection = sqlx::PgConnection::connect(&server.url).await.unwrap();
     sqlx::query(DAMAGE).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();

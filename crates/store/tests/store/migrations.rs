@@ -10,7 +10,7 @@ use cowhand_core::job::Closing;
 use cowhand_core::job::JobStatus::{Cancelled, Completed, Failed, Pending, Running};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState};
 use cowhand_store::{ItemState, JobFilter, Store};
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{Migration, Migrator};
 use sqlx::{Connection, Executor};
 
 use crate::{TestDb, at, on_both};
@@ -51,10 +51,9 @@ async fn make(db: &TestDb, migration: i64, rows: &'static str) {
         server.execute(rows).await.unwrap();
         server.close().await.unwrap();
     } else {
-        let mut file = connect(db).await;
-        files_of("sqlite").await.run_to(migration, &mut file).await.unwrap();
-        file.execute(rows).await.unwrap();
-        file.close().await.unwrap();
+        let up_to = |file: &&Migration| file.version <= migration;
+        let file = migrated(db, files_of("sqlite").await.iter().filter(up_to));
+        file.execute_batch(rows).unwrap();
     }
 }
 
@@ -127,9 +126,7 @@ async fn skipped_migrations_are_applied_later(db: TestDb) {
         some(&files_of("postgres").await).run(&mut server).await.unwrap();
         server.close().await.unwrap();
     } else {
-        let mut file = connect(&db).await;
-        some(&files_of("sqlite").await).run(&mut file).await.unwrap();
-        file.close().await.unwrap();
+        drop(migrated(&db, some(&files_of("sqlite").await).iter()));
     }
     let store = db.open().await;
     assert!(store.check_statements().await.unwrap() > 100, "every table and column is there");
@@ -138,7 +135,9 @@ async fn skipped_migrations_are_applied_later(db: TestDb) {
         let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
         sqlx::query_scalar(APPLIED).fetch_all(&mut server).await.unwrap()
     } else {
-        sqlx::query_scalar(APPLIED).fetch_all(&mut connect(&db).await).await.unwrap()
+        let file = rusqlite::Connection::open(&db.url).unwrap();
+        let mut applied = file.prepare(APPLIED).unwrap();
+        applied.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     let files = files_of("sqlite").await;
     assert_eq!(applied, files.iter().map(|migration| migration.version).collect::<Vec<_>>());
@@ -146,8 +145,20 @@ async fn skipped_migrations_are_applied_later(db: TestDb) {
 
 const APPLIED: &str = "select version from _sqlx_migrations order by version";
 
-async fn connect(db: &TestDb) -> sqlx::SqliteConnection {
-    sqlx::SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", db.url)).await.unwrap()
+/// Creates an SQLite file with these migrations, as the versions did that used sqlx for SQLite.
+fn migrated<'m>(db: &TestDb, migrations: impl Iterator<Item = &'m Migration>) -> rusqlite::Connection {
+    let file = rusqlite::Connection::open(&db.url).unwrap();
+    let table = "create table _sqlx_migrations (version bigint primary key, description text not null, \
+        installed_on timestamp not null default current_timestamp, success boolean not null, \
+        checksum blob not null, execution_time bigint not null)";
+    file.execute_batch(table).unwrap();
+    for migration in migrations {
+        file.execute_batch(migration.sql.as_str()).unwrap();
+        let row = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+            values (?1, ?2, true, ?3, 1)";
+        file.execute(row, (migration.version, &migration.description, &migration.checksum)).unwrap();
+    }
+    file
 }
 
 /// The schema of such a store is unknown, so nothing is written to it.
@@ -157,7 +168,7 @@ async fn a_migration_that_was_changed_afterwards_is_refused(db: TestDb) {
     if db.url.starts_with("postgres") {
         sqlx::PgConnection::connect(&db.url).await.unwrap().execute(change).await.unwrap();
     } else {
-        connect(&db).await.execute(change).await.unwrap();
+        rusqlite::Connection::open(&db.url).unwrap().execute_batch(change).unwrap();
     }
     let error = Store::open(&db.url).await.unwrap_err().to_string();
     assert!(error.contains("migration 2 was previously applied but has been modified"), "{error}");

@@ -1,9 +1,10 @@
 //! A PostgreSQL server that refuses connections or requests.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use cowhand_store::{JobFilter, Store, StoreError};
-use futures_util::poll;
 use sqlx::{Connection, Executor, PgConnection};
 
 use crate::{TestDb, at};
@@ -69,7 +70,7 @@ async fn a_call_that_is_dropped_at_its_begin_leaves_no_transaction() {
     for polls in 1..40 {
         let mut read = Box::pin(store.jobs(JobFilter::default(), 1));
         for _ in 0..polls {
-            if poll!(&mut read).is_ready() {
+            if poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await.is_ready() {
                 break;
             }
             tokio::time::sleep(Duration::from_micros(300)).await;
