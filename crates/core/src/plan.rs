@@ -32,13 +32,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::{OverBudget, SpendingLedger};
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName};
-use crate::interval::Interval;
 use crate::job::Requeued;
 use crate::moment::{BootTime, Moment};
 use crate::provider::{ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
-use crate::trigger::{FiringKey, TriggerConfig};
+use crate::trigger::FiringKey;
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 use admit::ReadyJobs;
@@ -296,31 +295,37 @@ impl Hold {
     }
 }
 
+/// Plans the whole fleet.
 pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
-    plan.ends(snapshot);
-    let shared_intervals = SharedIntervals::of(roster);
+    plan.ends(snapshot.jobs.iter());
     let mut slots = ProviderSlots::of(roster, snapshot);
     for agent in &roster.agents {
-        let over = roster.over_budget(agent, &snapshot.ledger, now);
-        let holds = Holds::of(agent, snapshot, now);
-        let mut places = FiringPlaces::of(agent, snapshot, &holds, over, now);
-        if places.is_full() {
-            let claims_end = snapshot.claims_of(agent, now).map(|claim| claim.until);
-            places.kept_until.into_iter().chain(claims_end).for_each(|until| plan.wake(until));
-        }
-        for schedule in in_turn(agent, snapshot) {
-            let prepare =
-                |firing: &Preparing| Action::Prepare { schedule: schedule.id, key: firing.key.clone() };
-            plan.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
-            if let Some(record) = snapshot.schedules.get(&schedule.id) {
-                let live = LiveWork::of(agent, schedule, snapshot);
-                plan.firings(schedule, record, (&live, snapshot), &mut places, &shared_intervals);
-            }
-        }
-        plan.starts(agent, snapshot, (&holds, over), &places, &mut slots);
+        plan.agent(agent, roster, snapshot, &mut slots);
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
+}
+
+/// Plans some agents, and returns a plan for each of them, in the order of the list. The snapshot needs to contain only
+/// the schedules, jobs, firings and claims of these agents. If a name is not in the config, only the ends of its jobs
+/// are planned. Agents that share a provider with limits have to be planned together ([`Roster::coupled_with`]).
+pub fn plan_agents(
+    now: Timestamp,
+    roster: &Roster,
+    agents: &[AgentName],
+    snapshot: &Snapshot,
+) -> Vec<(AgentName, Plan)> {
+    let mut slots =
+        ProviderSlots::of_agents(roster, agents.iter().filter_map(|name| roster.agent(name)), snapshot);
+    let plan_agent = |name: &AgentName| {
+        let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
+        plan.ends(snapshot.jobs.iter().filter(|job| job.agent == *name));
+        if let Some(agent) = roster.agent(name) {
+            plan.agent(agent, roster, snapshot, &mut slots);
+        }
+        (name.clone(), Plan { actions: plan.actions, wake_at: plan.wake_at })
+    };
+    agents.iter().map(plan_agent).collect()
 }
 
 /// Returns the agent's schedules in the order in which they get a free place: first the waiting schedules, by due time;
@@ -347,8 +352,35 @@ impl PlanBuilder {
         self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
     }
 
-    fn ends(&mut self, snapshot: &Snapshot) {
-        for job in &snapshot.jobs {
+    /// Plans the firings and starts of one agent.
+    fn agent(&mut self, agent: &Agent, roster: &Roster, snapshot: &Snapshot, slots: &mut ProviderSlots) {
+        let over = roster.over_budget(agent, &snapshot.ledger, self.now);
+        let holds = Holds::of(agent, snapshot, self.now);
+        let mut places = FiringPlaces::of(agent, snapshot, &holds, over, self.now);
+        if places.is_full() {
+            let claims_end = snapshot.claims_of(agent, self.now).map(|claim| claim.until);
+            places.kept_until.into_iter().chain(claims_end).for_each(|until| self.wake(until));
+        }
+        for schedule in in_turn(agent, snapshot) {
+            let prepare =
+                |firing: &Preparing| Action::Prepare { schedule: schedule.id, key: firing.key.clone() };
+            self.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
+            if let Some(record) = snapshot.schedules.get(&schedule.id) {
+                let live = LiveWork::of(agent, schedule, snapshot);
+                self.firings(
+                    schedule,
+                    record,
+                    (&live, snapshot),
+                    &mut places,
+                    roster.shares_interval(schedule),
+                );
+            }
+        }
+        self.starts(agent, snapshot, (&holds, over), &places, slots);
+    }
+
+    fn ends<'j>(&mut self, jobs: impl Iterator<Item = &'j LiveJob>) {
+        for job in jobs {
             let LiveState::Running { epoch, lease_until, cancel } = job.state else { continue };
             if lease_until <= self.now {
                 self.actions.push(Action::Expire { job: job.id.clone(), epoch });
@@ -365,7 +397,7 @@ impl PlanBuilder {
         record: &ScheduleRecord,
         (live, snapshot): (&LiveWork<'_>, &Snapshot),
         places: &mut FiringPlaces,
-        shared_intervals: &SharedIntervals,
+        shares_interval: bool,
     ) {
         let (now, id) = (snapshot.moment(self.now), schedule.id);
         if let Some(ends) = record.pause_ends(now) {
@@ -385,7 +417,6 @@ impl PlanBuilder {
             self.actions.push(Action::RestartFromNow { schedule: id });
             return;
         }
-        let shares_interval = shared_intervals.is_shared(schedule);
         let check = due::DueCheck { now: self.now, schedule, record, live, shares_interval, snapshot };
         let verdict = check.verdict(places);
         if let Some(wake) = verdict.wake_at {
@@ -568,27 +599,6 @@ impl FiringPlaces {
     fn full(&self, live: &LiveWork<'_>) -> Option<Hold> {
         let taken = self.ready.before(live.turn) + self.for_firings();
         (taken >= self.max as usize).then_some(Hold::AtCapacity { running: self.max, max: self.max })
-    }
-}
-
-/// Number of schedules for each interval. Only schedules with equal intervals need to be spread.
-#[derive(Debug)]
-struct SharedIntervals(HashMap<Interval, usize>);
-
-impl SharedIntervals {
-    fn of(roster: &Roster) -> Self {
-        let mut shared_intervals = HashMap::new();
-        for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
-            if let TriggerConfig::Interval { interval } = schedule.trigger {
-                *shared_intervals.entry(interval).or_default() += 1;
-            }
-        }
-        Self(shared_intervals)
-    }
-
-    fn is_shared(&self, schedule: &Schedule) -> bool {
-        let TriggerConfig::Interval { interval } = schedule.trigger else { return false };
-        self.0.get(&interval).is_some_and(|count| *count > 1)
     }
 }
 

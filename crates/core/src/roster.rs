@@ -4,6 +4,7 @@ mod budget;
 mod fallback;
 mod followup;
 mod former;
+mod index;
 mod listen;
 mod program;
 mod record;
@@ -40,6 +41,7 @@ use crate::work::WorkItemId;
 use crate::work_source::ConfiguredSource;
 use crate::workspace::{IsolationKind, IsolationRules};
 pub use former::FormerName;
+pub use index::{CoupledAgents, RosterIndex};
 pub use listen::{EventListener, end_status};
 pub use program::Program;
 pub use unenforceable::Unenforceable;
@@ -67,6 +69,7 @@ pub struct Roster {
     pub traces: Option<TracesConfig>,
     /// Passwords in the URLs of all config files, whatever key contains them. They are masked as other secrets.
     pub url_passwords: Vec<String>,
+    pub index: RosterIndex,
 }
 
 /// An agent: typed, with the defaults applied.
@@ -460,17 +463,6 @@ impl Roster {
 
     pub fn zone(&self) -> &TimeZone {
         self.zone.time_zone()
-    }
-
-    pub fn agent(&self, name: &AgentName) -> Option<&Agent> {
-        self.agents.iter().find(|agent| agent.name == *name)
-    }
-
-    pub fn schedule(&self, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
-        self.agents.iter().find_map(|agent| {
-            let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
-            Some((agent, schedule))
-        })
     }
 
     /// Returns the agent that the agent `from` means by a name. The name is looked up relative to the fleet of `from`

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use crate::answer_waits::AnswerWaits;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
+use crate::plan_requests::PlanRequests;
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
 use crate::secrets::{self, redactor};
@@ -61,8 +62,10 @@ pub struct Engine {
     pub program: PathBuf,
     pub watch: Watch,
     pub output_notifier: OutputNotifier,
-    /// Wakes the daemon loop after something that may change the plan.
+    /// Wakes the daemon loop after an event that may change a plan. After a change without an event, use
+    /// [`Self::replan`] or [`Self::replan_all`].
     pub nudge: Notify,
+    pub(crate) plan_requests: PlanRequests,
     /// Trigger types that are not built in.
     pub triggers: Registry,
     /// Signals to poll a repository before its next poll is due.
@@ -162,6 +165,7 @@ pub struct DaemonCounts {
 /// An attempt that has an attempt task on this node.
 #[derive(Debug)]
 struct Running {
+    agent: AgentName,
     epoch: i64,
     attempt: u32,
     stop_request: watch::Sender<StopRequest>,
@@ -211,6 +215,7 @@ impl Engine {
             watch: Watch::new(),
             output_notifier: OutputNotifier::default(),
             nudge: Notify::new(),
+            plan_requests: PlanRequests::default(),
             triggers,
             wakes: Wakes::default(),
             outbox: Notify::new(),
@@ -261,14 +266,30 @@ impl Engine {
             return None;
         }
         let (stop_request, stop_requests) = watch::channel(StopRequest::Continue);
-        running.insert(job.id().clone(), Running { epoch, attempt: job.attempts(), stop_request });
+        let attempt_task =
+            Running { agent: job.agent().clone(), epoch, attempt: job.attempts(), stop_request };
+        running.insert(job.id().clone(), attempt_task);
         Some(stop_requests)
     }
 
-    pub fn end(&self, job: &JobId) {
-        self.running().remove(job);
-        self.answer_waits.forget(job);
+    /// Plans an agent again, after a change without an event.
+    pub(crate) fn replan(&self, agent: AgentName) {
+        self.plan_requests.add(agent);
         self.nudge.notify_one();
+    }
+
+    /// Plans all agents again, after a change without an event.
+    pub(crate) fn replan_all(&self) {
+        self.plan_requests.add_all();
+        self.nudge.notify_one();
+    }
+
+    pub fn end(&self, job: &JobId) {
+        let ended = self.running().remove(job);
+        self.answer_waits.forget(job);
+        if let Some(ended) = ended {
+            self.replan(ended.agent);
+        }
         self.outbox.notify_one();
         self.hooks.notify_one();
     }
@@ -309,7 +330,7 @@ impl Engine {
         if let Some(index) = orphaned.iter().position(|orphan| orphan == job) {
             orphaned.swap_remove(index);
         }
-        self.nudge.notify_one();
+        self.replan_all();
     }
 
     /// Returns every job that has an attempt task, with its epoch.
@@ -342,7 +363,10 @@ impl Engine {
 
     pub fn prepared(&self, schedule: ScheduleId) {
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&schedule);
-        self.nudge.notify_one();
+        match self.loaded().roster.schedule(schedule) {
+            Some((agent, _)) => self.replan(agent.name.clone()),
+            None => self.replan_all(),
+        }
     }
 
     /// Waits until no other task claims items for the agent: two of its schedules must not count the same free place.

@@ -17,6 +17,7 @@ pub mod job_token;
 pub mod lifecycle;
 pub mod loaded;
 pub mod output;
+mod plan_requests;
 pub mod prune;
 pub mod queues;
 pub mod schedule_view;

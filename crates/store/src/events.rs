@@ -1,7 +1,7 @@
 //! Reads the event log, and records facts that change no other table. Events are numbered in commit order and without
 //! gaps.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId};
@@ -10,10 +10,13 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, args};
 use super::database::dialect::statements;
-use super::database::event_log::NewEvent;
+use super::database::event_log::{self, NewEvent};
 use super::{Store, StoreError, jobs};
 
 statements! {
+    // Neither a hook nor the id of a session changes a plan.
+    CHANGED_AGENTS = same "select agent, type, max(seq) as seq from events where seq > $1 \
+        and type not in ('hook:completed', 'hook:failed', 'hook:skipped', 'job:session') group by agent, type";
     EVENTS_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events where seq > $1 order by seq limit $2";
     AUDIT_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null and seq > $1 order by seq limit $2";
@@ -25,7 +28,44 @@ statements! {
         and type in ('work:reported', 'work:released', 'work:dropped', 'work:delayed') order by seq desc limit 1";
 }
 
+/// The agents that events concern.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangedAgents {
+    /// Number of the newest event.
+    pub newest: i64,
+    pub agents: BTreeSet<AgentName>,
+    /// True if an event concerns the plans of the whole fleet.
+    pub whole_fleet: bool,
+}
+
+/// Events of the fleet that change no plan.
+const WITHOUT_PLAN: [&str; 5] =
+    ["token:created", "token:revoked", "access:refused", "fleet:config_refused", "fleet:stopping"];
+
 impl Store {
+    /// Returns the agents whose plans the events after `seq` may have changed.
+    pub async fn changed_agents(&self, seq: i64) -> Result<ChangedAgents, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let newest = event_log::last(tx).await?;
+                let mut changed = ChangedAgents { newest, ..ChangedAgents::default() };
+                if newest == seq {
+                    return Ok(changed);
+                }
+                for row in tx.all(CHANGED_AGENTS, args![seq]).await? {
+                    if row.get::<String>("agent")?.is_empty() {
+                        let kind: String = row.get("type")?;
+                        changed.whole_fleet |= !WITHOUT_PLAN.contains(&kind.as_str());
+                    } else {
+                        changed.agents.insert(row.parse("agent")?);
+                    }
+                }
+                Ok(changed)
+            })
+        })
+        .await
+    }
+
     /// Returns at most `limit` events after `seq`, the oldest first. Every reader uses the `seq` of its last event as
     /// its cursor.
     pub async fn events_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {

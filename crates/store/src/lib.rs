@@ -83,6 +83,7 @@ pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
+pub use events::ChangedAgents;
 pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{
     Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,

@@ -14,6 +14,9 @@ use super::{Store, StoreError, cursors, jobs};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
+    SCHEDULES_OF_IDS =
+        sqlite "select * from schedules where id in (select value from json_each($1))"
+        postgres "select * from schedules where id in (select json_array_elements_text(($1::text)::json))";
     GET_SCHEDULE = same "select * from schedules where id = $1";
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
@@ -229,6 +232,11 @@ pub(super) fn record(tx: &mut Tx<'_>, schedule: &ScheduleRecord, fact: Fact, now
 
 pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {
     tx.all(ALL_SCHEDULES, args![]).await?.iter().map(read).collect()
+}
+
+/// Returns the schedules with these ids, given as a list in JSON.
+pub(super) async fn of_ids(tx: &mut Tx<'_>, ids: String) -> Result<Vec<ScheduleRecord>, StoreError> {
+    tx.all(SCHEDULES_OF_IDS, args![ids]).await?.iter().map(read).collect()
 }
 
 pub(super) async fn get(tx: &mut Tx<'_>, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {

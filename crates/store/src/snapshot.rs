@@ -7,24 +7,57 @@ use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
 use cowhand_core::roster::Roster;
+use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::uptime::Uptime;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::{Store, StoreError, jobs, providers, schedules};
 
+/// Query for live jobs that fulfil a condition.
+macro_rules! live_jobs {
+    ($condition:literal) => {
+        concat!(
+            "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
+            jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
+            jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
+            leases.expires_at, leases.boot, attempts.runtime, attempts.outcome \
+            from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
+            and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
+            where jobs.status in ('pending', 'running')",
+            $condition,
+            " order by jobs.number"
+        )
+    };
+}
+
 statements! {
-    LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
-        jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
-        leases.expires_at, leases.boot, attempts.runtime, attempts.outcome \
-        from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
-        and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
-        where jobs.status in ('pending', 'running') order by jobs.number";
+    LIVE_JOBS = same (live_jobs!(""));
+    // The numbers of the jobs are found by index, once for the agents and once for the schedules.
+    LIVE_JOBS_OF_AGENTS =
+        sqlite (live_jobs!(" and jobs.number in (\
+            select number from jobs where status in ('pending', 'running') and agent in (select value from json_each($1)) \
+            union select number from jobs where status in ('pending', 'running') and schedule_id in (select value from json_each($2)))"))
+        postgres (live_jobs!(" and jobs.number in (\
+            select number from jobs where status in ('pending', 'running') \
+                and agent in (select json_array_elements_text(($1::text)::json)) \
+            union select number from jobs where status in ('pending', 'running') \
+                and schedule_id in (select json_array_elements_text(($2::text)::json)))"));
+    LIVE_AGENTS = same "select distinct agent from jobs where status in ('pending', 'running')";
+    PREPARING_OF_SCHEDULES =
+        sqlite "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
+            and schedule_id in (select value from json_each($1)) order by prepare_number, due_at, key"
+        postgres "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
+            and schedule_id in (select json_array_elements_text(($1::text)::json)) order by prepare_number, due_at, key";
+    CLAIMS_OF_AGENTS =
+        sqlite "select holder, agent, schedule, until from items where state = 'claiming' \
+            and agent in (select value from json_each($1))"
+        postgres "select holder, agent, schedule, until from items where state = 'claiming' \
+            and agent in (select json_array_elements_text(($1::text)::json))";
     PREPARING_OF = same "select schedule_id, key, decided_at, prepare_tries from firings where schedule_id = $1 and outcome = 'preparing' \
         order by prepare_number, due_at, key";
     PREPARING = same "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
@@ -84,23 +117,82 @@ impl Store {
         self.take_snapshot(None).await
     }
 
+    /// Reads the part of a snapshot that concerns these agents: their schedules in the config, the jobs of the agents
+    /// and of these schedules, and their firings and claims. If an agent has a daily or monthly budget, the snapshot has
+    /// the spent amounts.
+    pub async fn snapshot_of_agents(
+        &self,
+        roster: &Roster,
+        agents: &[AgentName],
+        now: Timestamp,
+    ) -> Result<Snapshot, StoreError> {
+        let configured = || agents.iter().filter_map(|name| roster.agent(name));
+        let ledger = if configured().any(|agent| agent.budget.has_windows()) || roster.budget.has_windows() {
+            self.spending(roster, now).await?
+        } else {
+            SpendingLedger::default()
+        };
+        let schedules = configured().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id);
+        let schedules: Vec<ScheduleId> = schedules.collect();
+        let agents: Vec<&str> = agents.iter().map(AgentName::as_str).collect();
+        let (agents, schedules) = (json_list(&agents)?, json_list(&schedules)?);
+        let snapshot = self.read(move |tx| Box::pin(of_agents(tx, agents, schedules, now))).await?;
+        Ok(Snapshot { ledger, ..snapshot })
+    }
+
+    /// Returns the agents that have live jobs, in the config or not.
+    pub async fn live_agents(&self) -> Result<Vec<AgentName>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(LIVE_AGENTS, args![]).await }));
+        rows.await?.iter().map(|row| row.parse("agent")).collect()
+    }
+
     async fn take_snapshot(&self, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
         self.read(move |tx| Box::pin(all(tx, now))).await
     }
 }
 
+fn json_list(values: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(values).map_err(|error| StoreError::Unreadable { what: error.to_string() })
+}
+
 /// Reads a snapshot without spent amounts. Without `now`, the times of jobs are returned as they were written.
 pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
+    let schedules = schedules::all(tx).await?;
+    let jobs = tx.all(LIVE_JOBS, args![]).await?;
+    let preparing = tx.all(PREPARING, args![]).await?;
+    let claims = tx.all(CLAIMS, args![]).await?;
+    assemble(tx, now, schedules, [jobs, preparing, claims]).await
+}
+
+/// Reads the part of a snapshot that concerns some agents and schedules, given as lists in JSON.
+async fn of_agents(
+    tx: &mut Tx<'_>,
+    agents: String,
+    schedules: String,
+    now: Timestamp,
+) -> Result<Snapshot, StoreError> {
+    let records = schedules::of_ids(tx, schedules.clone()).await?;
+    let jobs = tx.all(LIVE_JOBS_OF_AGENTS, args![agents.clone(), schedules.clone()]).await?;
+    let preparing = tx.all(PREPARING_OF_SCHEDULES, args![schedules]).await?;
+    let claims = tx.all(CLAIMS_OF_AGENTS, args![agents]).await?;
+    assemble(tx, Some(now), records, [jobs, preparing, claims]).await
+}
+
+/// Makes a snapshot of rows that were read in this transaction.
+async fn assemble(
+    tx: &mut Tx<'_>,
+    now: Option<Timestamp>,
+    schedules: Vec<ScheduleRecord>,
+    [jobs, preparing, claims]: [Vec<Row>; 3],
+) -> Result<Snapshot, StoreError> {
     let clocks = match now {
         Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
         None => None,
     };
     let read = |row: &Row| read(row, clocks.as_ref());
-    let schedules = schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
-    let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
-    let preparing = tx.all(PREPARING, args![]).await?;
+    let schedules = schedules.into_iter().map(|schedule| (schedule.id, schedule)).collect();
+    let jobs = jobs.iter().map(read).collect::<Result<_, _>>()?;
     let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
-    let claims = tx.all(CLAIMS, args![]).await?;
     // A claim of a person leads to no job.
     let claims = claims.iter().filter(|row| row.parse::<JobId>("holder").is_ok()).map(read_claim);
     let claims = claims.collect::<Result<_, _>>()?;

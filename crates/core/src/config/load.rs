@@ -24,7 +24,7 @@ use crate::policy::Zone;
 use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
-use crate::roster::Roster;
+use crate::roster::{Roster, RosterIndex};
 use crate::server::ServerConfig;
 
 /// Access to files, the environment, and the time and time zone of the machine.
@@ -105,6 +105,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         server: loader.server.clone(),
         traces: loader.traces.take(),
         url_passwords: Vec::new(),
+        index: RosterIndex::default(),
     };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();

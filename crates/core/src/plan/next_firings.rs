@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{LiveState, LiveWork, SharedIntervals, Snapshot, due};
+use super::{LiveState, LiveWork, Snapshot, due};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::Overlap;
@@ -24,13 +24,12 @@ pub struct Outlook<'a> {
     now: Timestamp,
     roster: &'a Roster,
     snapshot: &'a Snapshot,
-    shared_intervals: SharedIntervals,
 }
 
 impl<'a> Outlook<'a> {
     /// Creates an outlook. `snapshot` has to contain the ledger if the fleet has budgets (`Store::snapshot_of`).
     pub fn new(now: Timestamp, roster: &'a Roster, snapshot: &'a Snapshot) -> Self {
-        Self { now, roster, snapshot, shared_intervals: SharedIntervals::of(roster) }
+        Self { now, roster, snapshot }
     }
 
     /// Returns the next firing of the schedule, which is never in the past. None if the schedule is not active, if its
@@ -85,7 +84,7 @@ impl<'a> Outlook<'a> {
             return R::default();
         }
         let live = LiveWork::of(agent, schedule, self.snapshot);
-        let shares_interval = self.shared_intervals.is_shared(schedule);
+        let shares_interval = self.roster.shares_interval(schedule);
         let check = due::DueCheck {
             now: self.now,
             schedule,

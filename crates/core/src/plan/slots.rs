@@ -108,8 +108,16 @@ impl Snapshot {
 
 impl ProviderSlots {
     pub(super) fn of(roster: &Roster, snapshot: &Snapshot) -> Self {
+        Self::of_agents(roster, roster.agents.iter(), snapshot)
+    }
+
+    pub(super) fn of_agents<'a>(
+        roster: &Roster,
+        agents: impl Iterator<Item = &'a Agent>,
+        snapshot: &Snapshot,
+    ) -> Self {
         let mut providers = HashMap::new();
-        for agent in &roster.agents {
+        for agent in agents {
             for (_, agent) in agent.with_fallbacks() {
                 let Some(slot) = roster.slot(&agent) else { continue };
                 let state = snapshot.providers.get(&slot.provider).cloned().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The daemon loop: wait, plan, act.
 
+mod agenda;
 mod containers;
 mod ending;
 mod firing;
@@ -18,12 +19,12 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cowhand_core::budget::SpendLimits;
 use cowhand_core::config::report;
-use cowhand_core::id::{JobId, ScheduleId};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::moment::Moment;
 use cowhand_core::roster::Roster;
@@ -52,6 +53,7 @@ use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
+use agenda::Agenda;
 use cowhand_run::cgroup;
 use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
@@ -70,6 +72,7 @@ pub struct Daemon {
     /// Periods in which a daemon could fire due times.
     uptime: Uptime,
     presence: NodePresence,
+    agenda: Agenda,
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
@@ -134,6 +137,7 @@ impl Daemon {
             heartbeat_at,
             uptime,
             presence,
+            agenda: Agenda::new(),
             views,
             triggers,
             pruning,
@@ -218,28 +222,72 @@ impl Daemon {
         });
     }
 
-    /// Runs a tick, stops attempts, begins to prepare firings, and starts the jobs that have a place. Returns the time
-    /// of the next tick, which follows soon after an error of the store.
+    /// Plans the agents of the agenda and starts their jobs. Returns the time of the next tick, which follows soon after
+    /// an error of the store.
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
-        let (engine, tasks) = (&self.engine, &mut self.tasks);
-        let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
+        let groups = match self.groups_to_plan(&loaded.roster, now).await {
+            Ok(groups) => groups,
+            Err(error) => {
+                error!("cannot plan: {error}");
+                return Some(now + PLAN_RETRY_AFTER);
+            }
+        };
+        for group in groups {
+            if let Err(error) = self.tick_group(&loaded.roster, group.clone(), now).await {
+                error!("cannot plan: {error}");
+                for agent in group {
+                    self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
+                }
+            }
+        }
+        self.agenda.next()
+    }
+
+    /// Returns the agents that have to be planned now, in groups.
+    async fn groups_to_plan(
+        &mut self,
+        roster: &Roster,
+        now: Timestamp,
+    ) -> Result<Vec<Vec<AgentName>>, StoreError> {
+        let changed = self.engine.store.changed_agents(self.agenda.cursor).await?;
+        self.agenda.note(changed, &self.engine.plan_requests);
+        if self.agenda.take_all() {
+            let agents = tick::all_agents(&self.engine.store, roster).await;
+            return agents
+                .map(|agents| agenda::groups(roster, agents))
+                .inspect_err(|_| self.agenda.plan_all());
+        }
+        Ok(self.agenda.take_due(roster, now))
+    }
+
+    /// Runs a tick for a group of agents, stops attempts, begins to prepare firings, and starts the jobs that have a
+    /// place.
+    async fn tick_group(
+        &mut self,
+        roster: &Roster,
+        agents: Vec<AgentName>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (engine, tasks) = (&self.engine, Mutex::new(&mut self.tasks));
+        let begin = |job, epoch| {
+            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            begin(engine, &mut tasks, job, epoch, None);
+        };
         let (node, supervises) = (&engine.home.node, |job: &JobId| engine.supervises(job));
         let at_once = ImmediateStarter {
             node,
             lease: JOB_LEASE,
             prewarm_cgroup: &prewarm_cgroup,
             supervises: &supervises,
-            begin: &mut begin,
+            begin: &begin,
         };
-        let tick = match tick::tick(&engine.store, &loaded.roster, now, &self.uptime, Some(at_once)).await {
-            Ok(tick) => tick,
-            Err(error) => {
-                error!("cannot plan: {error}");
-                return Some(now + PLAN_RETRY_AFTER);
-            }
-        };
+        let tick =
+            tick::tick_agents(&engine.store, roster, agents, now, &self.uptime, Some(&at_once)).await?;
         self.engine.count_check(now, tick.fired);
+        for (agent, wake_at) in tick.wakes {
+            self.agenda.set_wake(agent, wake_at);
+        }
         for job in tick.stop {
             self.engine.request_stop(&job, StopRequest::Cancel);
         }
@@ -257,12 +305,13 @@ impl Daemon {
             if self.engine.supervises(&start.job) {
                 continue;
             }
+            let agent = start.agent.clone();
             if let Err(error) = self.start(start, now).await {
                 error!("cannot start a job: {error}");
-                return Some(now + PLAN_RETRY_AFTER);
+                self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
             }
         }
-        tick.wake_at
+        Ok(())
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {

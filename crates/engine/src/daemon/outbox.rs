@@ -204,7 +204,7 @@ impl Outbox {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
                 // A job that waited for the renewal may start.
-                self.engine.nudge.notify_one();
+                self.engine.replan(held.agent.clone());
                 Ok(())
             }
             Err(error) if error.is_claim_lost() || (error.is_missing() && held.until <= self.now()) => {

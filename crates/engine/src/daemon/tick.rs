@@ -7,12 +7,13 @@ use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
-use cowhand_core::plan::{Action, Snapshot, plan};
+use cowhand_core::plan::{Action, Plan, Snapshot, plan_agents};
 use cowhand_core::policy::{ClosedBy, Misfire, Retry, Timing};
-use cowhand_core::roster::{Roster, Schedule};
+use cowhand_core::roster::{Agent, CoupledAgents, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::uptime::Uptime;
+use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
@@ -29,9 +30,25 @@ pub struct Tick {
     pub stop: Vec<JobId>,
     /// Firings that have to be prepared.
     pub prepare: Vec<(ScheduleId, FiringKey)>,
-    pub wake_at: Option<Timestamp>,
+    /// Time at which each planned agent has to be planned again, if no event comes first.
+    pub wakes: Vec<(AgentName, Option<Timestamp>)>,
     /// Number of jobs that the firings of this tick created.
     pub fired: u64,
+}
+
+impl Tick {
+    /// Returns the time of the next tick.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.wakes.iter().filter_map(|(_, wake_at)| *wake_at).min()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.start.extend(other.start);
+        self.stop.extend(other.stop);
+        self.prepare.extend(other.prepare);
+        self.wakes.extend(other.wakes);
+        self.fired += other.fired;
+    }
 }
 
 /// A job that has a place.
@@ -57,7 +74,7 @@ pub struct ImmediateStarter<'a> {
     /// its lease has expired: the process may have been suspended between two ticks.
     pub supervises: &'a (dyn Fn(&JobId) -> bool + Sync),
     /// Callback for each claimed job, with its epoch, before the next plan.
-    pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
+    pub begin: &'a (dyn Fn(Job, i64) + Sync),
 }
 
 impl std::fmt::Debug for ImmediateStarter<'_> {
@@ -72,144 +89,200 @@ const ACTION_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(2);
 /// Largest number of plans in a tick. A firing makes a job that the next plan starts, so a few plans are enough.
 const MAX_PLANS: usize = 10;
 
-/// Plans and records everything that is due now.
+/// Plans and records everything that is due now in the whole fleet.
 pub async fn tick(
     store: &Store,
     roster: &Roster,
     now: Timestamp,
     uptime: &Uptime,
-    mut at_once: Option<ImmediateStarter<'_>>,
+    at_once: Option<&ImmediateStarter<'_>>,
 ) -> Result<Tick, StoreError> {
-    let mut fired = 0;
-    for _ in 0..MAX_PLANS {
-        let snapshot = Snapshot { uptime: uptime.clone(), ..store.snapshot_of(roster, now).await? };
-        let plan = plan(now, roster, &snapshot);
-        let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
-        let mut changed = false;
-        for action in plan.actions {
-            // A row that cannot be written must not delay the rest of the fleet.
-            match act(store, roster, action, now, &mut tick, at_once.as_mut()).await {
-                Ok(is_change) => changed |= is_change,
-                Err(error) => {
-                    error!("cannot act: {error}");
-                    tick.wake_at = Some(now + ACTION_RETRY_AFTER);
-                }
-            }
-        }
-        if !changed {
-            return Ok(tick);
-        }
-        fired = tick.fired;
-    }
-    warn!("more firings are due than {MAX_PLANS} plans could handle; continuing in the next tick");
-    Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
+    let agents = all_agents(store, roster).await?;
+    tick_agents(store, roster, agents, now, uptime, at_once).await
 }
 
-/// Executes an action, and returns whether another plan is needed because of its changes.
-async fn act(
+/// Returns the agents of the config, and agents that were removed from it and still have jobs.
+pub(super) async fn all_agents(store: &Store, roster: &Roster) -> Result<Vec<AgentName>, StoreError> {
+    let removed = store.live_agents().await?.into_iter().filter(|name| roster.agent(name).is_none());
+    Ok(roster.agents.iter().map(|agent| agent.name.clone()).chain(removed).collect())
+}
+
+/// Plans and records everything that is due now for these agents. Agents whose plans depend on each other have to be
+/// in the same list. The actions of different agents are executed at the same time, so that they share commits.
+pub async fn tick_agents(
     store: &Store,
     roster: &Roster,
-    action: Action,
+    mut agents: Vec<AgentName>,
     now: Timestamp,
-    tick: &mut Tick,
-    at_once: Option<&mut ImmediateStarter<'_>>,
-) -> Result<bool, StoreError> {
-    match action {
-        Action::Start { job, agent, max_concurrent, session_key, fallback } => {
-            tick.start.push(Startable { job, agent, max_concurrent, session_key, fallback });
-            Ok(false)
-        }
-        Action::Prepare { schedule, key } => {
-            tick.prepare.push((schedule, key));
-            Ok(false)
-        }
-        Action::Stop { job } => {
-            tick.stop.push(job);
-            Ok(false)
-        }
-        Action::CancelPrevious { job } => {
-            store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
-        }
-        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|at_once| (at_once.supervises)(&job)) => {
-            Ok(false)
-        }
-        Action::Expire { job, epoch } => {
-            let (retry, silent) = expiry_policy(store, roster, &job).await?;
-            let settled = store.settle_expired(job.clone(), epoch, silent, retry, now).await?;
-            let is_lost = matches!(settled, Settled::Done(_));
-            if is_lost {
-                warn!(%job, "its node stopped renewing the lease; the attempt is lost");
+    uptime: &Uptime,
+    at_once: Option<&ImmediateStarter<'_>>,
+) -> Result<Tick, StoreError> {
+    let context = TickContext { store, roster, now, at_once };
+    let mut tick = Tick::default();
+    for _ in 0..MAX_PLANS {
+        let snapshot = store.snapshot_of_agents(roster, &agents, now).await?;
+        let snapshot = Snapshot { uptime: uptime.clone(), ..snapshot };
+        let plans = plan_agents(now, roster, &agents, &snapshot);
+        let executed = join_all(plans.into_iter().map(|(agent, plan)| context.execute(agent, plan))).await;
+        let is_coupled = |agent: &AgentName| roster.coupled_with(agent) != CoupledAgents::None;
+        let replan_coupled = executed.iter().any(|done| done.is_changed && is_coupled(&done.agent));
+        agents.clear();
+        for done in executed {
+            if done.is_changed || (replan_coupled && is_coupled(&done.agent)) {
+                tick.fired += done.tick.fired;
+                agents.push(done.agent);
+            } else {
+                tick.add(done.tick);
             }
-            Ok(is_lost)
         }
-        Action::Resume { schedule } => {
-            let resumed = store.resume(schedule, now).await?;
-            if let (true, Some((agent, schedule))) = (resumed, roster.schedule(schedule)) {
-                info!(agent = %agent.name, schedule = %schedule.name, "its pause is over");
-            }
-            Ok(resumed)
+        if agents.is_empty() {
+            return Ok(tick);
         }
-        Action::Finish { schedule } => {
-            let finished = store.finish(schedule, now).await?;
-            if let (true, Some((agent, schedule))) = (finished, roster.schedule(schedule)) {
-                info!(agent = %agent.name, schedule = %schedule.name, "its end_at has passed; it has finished");
-            }
-            Ok(finished)
-        }
-        Action::Reopen { schedule } => store.reopen(schedule, now).await,
-        Action::RestartFromNow { schedule } => store.restart_from_now(schedule, now).await,
-        Action::Wait { schedule, due, hold } => {
-            if store.record_waiting(schedule, due, hold.reason(), now).await?
-                && let Some((agent, schedule)) = roster.schedule(schedule)
-            {
-                info!(agent = %agent.name, schedule = %schedule.name, "{}", hold.line(&agent.name, schedule));
-            }
-            Ok(false)
-        }
-        Action::Fire { schedule, key, due, outcome, by_misfire, after_hours } => {
-            let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(false) };
-            let (decision, refused) = match outcome {
-                FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    let firing_context = FiringContext::by_clock(configured, &key, due);
-                    Dispatch { agent, schedule: configured, due: Some(due) }.decision(
-                        &key,
-                        firing_context,
-                        now,
-                    )
+    }
+    warn!("more firings are due than {MAX_PLANS} plans could handle; continuing in the next tick");
+    tick.wakes.extend(agents.into_iter().map(|agent| (agent, Some(now))));
+    Ok(tick)
+}
+
+/// A plan of one agent that was executed.
+struct Executed {
+    agent: AgentName,
+    tick: Tick,
+    /// True if another plan is needed because of the changes.
+    is_changed: bool,
+}
+
+/// Input of the execution of a plan.
+#[derive(Clone, Copy)]
+struct TickContext<'a> {
+    store: &'a Store,
+    roster: &'a Roster,
+    now: Timestamp,
+    at_once: Option<&'a ImmediateStarter<'a>>,
+}
+
+impl TickContext<'_> {
+    async fn execute(self, agent: AgentName, plan: Plan) -> Executed {
+        let (mut tick, mut is_changed, mut wake_at) = (Tick::default(), false, plan.wake_at);
+        for action in plan.actions {
+            // A row that cannot be written must not delay the rest of the fleet.
+            match self.act(action, &mut tick).await {
+                Ok(changes) => is_changed |= changes,
+                Err(error) => {
+                    error!("cannot act: {error}");
+                    wake_at = Some(self.now + ACTION_RETRY_AFTER);
                 }
-                FiringOutcome::Skipped(reason) => {
-                    (Decision::Skip(reason), calendar_note(configured, reason, due))
+            }
+        }
+        tick.wakes.push((agent.clone(), wake_at));
+        Executed { agent, tick, is_changed }
+    }
+
+    /// Executes an action, and returns whether another plan is needed because of its changes.
+    async fn act(self, action: Action, tick: &mut Tick) -> Result<bool, StoreError> {
+        let Self { store, roster, now, at_once } = self;
+        match action {
+            Action::Start { job, agent, max_concurrent, session_key, fallback } => {
+                tick.start.push(Startable { job, agent, max_concurrent, session_key, fallback });
+                Ok(false)
+            }
+            Action::Prepare { schedule, key } => {
+                tick.prepare.push((schedule, key));
+                Ok(false)
+            }
+            Action::Stop { job } => {
+                tick.stop.push(job);
+                Ok(false)
+            }
+            Action::CancelPrevious { job } => {
+                store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
+            }
+            Action::Expire { job, .. } if at_once.is_some_and(|at_once| (at_once.supervises)(&job)) => {
+                Ok(false)
+            }
+            Action::Expire { job, epoch } => self.expire(job, epoch).await,
+            Action::Resume { schedule } => {
+                let resumed = store.resume(schedule, now).await?;
+                if let (true, Some((agent, schedule))) = (resumed, roster.schedule(schedule)) {
+                    info!(agent = %agent.name, schedule = %schedule.name, "its pause is over");
                 }
-                FiringOutcome::Missed => (Decision::Miss, Some(missed_note(&configured.timing))),
-                FiringOutcome::Coalesced => (Decision::Coalesce, None),
-            };
-            let misfire = by_misfire.then(|| make_up_note(configured.timing.misfire));
-            let waited = after_hours.then(|| calendar_wait_note(configured, due));
-            let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused).or(waited) };
-            let fired = match &at_once {
-                Some(ImmediateStarter { node, lease, prewarm_cgroup, .. }) => {
-                    if matches!(firing.decision, Decision::Run(_)) {
-                        prewarm_cgroup();
+                Ok(resumed)
+            }
+            Action::Finish { schedule } => {
+                let finished = store.finish(schedule, now).await?;
+                if let (true, Some((agent, schedule))) = (finished, roster.schedule(schedule)) {
+                    info!(agent = %agent.name, schedule = %schedule.name, "its end_at has passed; it has finished");
+                }
+                Ok(finished)
+            }
+            Action::Reopen { schedule } => store.reopen(schedule, now).await,
+            Action::RestartFromNow { schedule } => store.restart_from_now(schedule, now).await,
+            Action::Wait { schedule, due, hold } => {
+                if store.record_waiting(schedule, due, hold.reason(), now).await?
+                    && let Some((agent, schedule)) = roster.schedule(schedule)
+                {
+                    info!(agent = %agent.name, schedule = %schedule.name, "{}", hold.line(&agent.name, schedule));
+                }
+                Ok(false)
+            }
+            Action::Fire { schedule, key, due, outcome, by_misfire, after_hours } => {
+                let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(false) };
+                let (decision, refused) = match outcome {
+                    FiringOutcome::Ran | FiringOutcome::Preparing => {
+                        let firing_context = FiringContext::by_clock(configured, &key, due);
+                        let dispatch = Dispatch { agent, schedule: configured, due: Some(due) };
+                        dispatch.decision(&key, firing_context, now)
                     }
-                    let (node, lease) = ((*node).to_owned(), *lease);
-                    // A firing by the clock has no work item yet, and no chat.
-                    let (max_concurrent, session_key) =
-                        (agent.max_concurrent, agent.session_key(None, None, false));
-                    let limits = SpendLimits::of(roster, agent, now);
-                    let slot = roster.slot(agent);
-                    let starter = Starter { node, lease, max_concurrent, session_key, limits, slot };
-                    store.fire_and_claim(firing, starter, now).await?
-                }
-                None => store.fire_once(firing, now).await?,
-            };
-            fault::point("fired");
-            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
-            let is_new = fired != Fired::Duplicate;
-            if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {
-                (at_once.begin)(job, epoch);
+                    FiringOutcome::Skipped(reason) => {
+                        (Decision::Skip(reason), calendar_note(configured, reason, due))
+                    }
+                    FiringOutcome::Missed => (Decision::Miss, Some(missed_note(&configured.timing))),
+                    FiringOutcome::Coalesced => (Decision::Coalesce, None),
+                };
+                let misfire = by_misfire.then(|| make_up_note(configured.timing.misfire));
+                let waited = after_hours.then(|| calendar_wait_note(configured, due));
+                let note = misfire.or(refused).or(waited);
+                self.fire(agent, NewFiring { schedule, key, due, decision, note }, tick).await
             }
-            Ok(is_new)
         }
+    }
+
+    async fn expire(self, job: JobId, epoch: i64) -> Result<bool, StoreError> {
+        let (retry, silent) = expiry_policy(self.store, self.roster, &job).await?;
+        let settled = self.store.settle_expired(job.clone(), epoch, silent, retry, self.now).await?;
+        let is_lost = matches!(settled, Settled::Done(_));
+        if is_lost {
+            warn!(%job, "its node stopped renewing the lease; the attempt is lost");
+        }
+        Ok(is_lost)
+    }
+
+    /// Records a firing of the clock and, if its job may start, claims the job at once.
+    async fn fire(self, agent: &Agent, firing: NewFiring, tick: &mut Tick) -> Result<bool, StoreError> {
+        let Self { store, roster, now, at_once } = self;
+        let fired = match at_once {
+            Some(ImmediateStarter { node, lease, prewarm_cgroup, .. }) => {
+                if matches!(firing.decision, Decision::Run(_)) {
+                    prewarm_cgroup();
+                }
+                let (node, lease) = ((*node).to_owned(), *lease);
+                // A firing by the clock has no work item yet, and no chat.
+                let (max_concurrent, session_key) =
+                    (agent.max_concurrent, agent.session_key(None, None, false));
+                let limits = SpendLimits::of(roster, agent, now);
+                let slot = roster.slot(agent);
+                let starter = Starter { node, lease, max_concurrent, session_key, limits, slot };
+                store.fire_and_claim(firing, starter, now).await?
+            }
+            None => store.fire_once(firing, now).await?,
+        };
+        fault::point("fired");
+        tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
+        let is_new = fired != Fired::Duplicate;
+        if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {
+            (at_once.begin)(job, epoch);
+        }
+        Ok(is_new)
     }
 }
 

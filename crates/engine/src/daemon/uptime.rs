@@ -83,6 +83,7 @@ impl Daemon {
             info!("the machine was suspended for {}", duration::rounded(time));
         }
         if changes.step.is_some() || changes.suspended.is_some() {
+            self.agenda.plan_all();
             match store.others_since(node).await {
                 Ok(Some(since)) => self.uptime.add_daemon(since, reading.now),
                 Ok(None) => {}

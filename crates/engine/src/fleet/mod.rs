@@ -424,7 +424,7 @@ impl Fleet {
             }
             engine.set_roster(loaded);
             webhook_problems::note_webhook_problems(&engine).await?;
-            engine.nudge.notify_one();
+            engine.replan_all();
             Ok(empty.iter().map(ToString::to_string).collect())
         });
         applied.await.map_err(|_| FleetError::Died)?

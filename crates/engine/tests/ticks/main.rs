@@ -4,6 +4,8 @@
 
 mod steps;
 
+use std::sync::Mutex;
+
 use cowhand_core::budget::SpendLimits;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::policy::Retry;
@@ -122,17 +124,19 @@ impl Story {
         self.now = self.clock.now();
         self.uptime.observe(self.clock.reading());
         self.finish_jobs().await;
-        let mut started = Vec::new();
-        let mut begin = |job, epoch| started.push((job, epoch));
+        let started = Mutex::new(Vec::new());
+        let begin = |job, epoch| started.lock().unwrap().push((job, epoch));
         let lease = self.lease;
         let at_once = ImmediateStarter {
             node: "node",
             lease,
             prewarm_cgroup: &|| (),
             supervises: &|_| false,
-            begin: &mut begin,
+            begin: &begin,
         };
-        let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
+        let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(&at_once)).await.unwrap();
+        let wake_at = tick.wake_at();
+        let mut started = started.into_inner().unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
             if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
@@ -144,7 +148,7 @@ impl Story {
         }
         let max_concurrent = self.roster.agents[0].max_concurrent as usize;
         assert!(self.running.len() <= max_concurrent, "{} at once", self.running.len());
-        tick.wake_at
+        wake_at
     }
 
     fn record_start(&mut self, job: &Job, epoch: i64) {

@@ -27,7 +27,7 @@ macro_rules! statements {
             name: stringify!($name), sqlite: $sql, postgres: concat!($sql, " for update")
         }
     };
-    (@named $name:ident sqlite $sqlite:literal postgres $postgres:literal) => {
+    (@named $name:ident sqlite $sqlite:tt postgres $postgres:tt) => {
         $crate::database::dialect::Statement { name: stringify!($name), sqlite: $sqlite, postgres: $postgres }
     };
 }

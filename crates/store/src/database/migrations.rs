@@ -49,6 +49,7 @@ macro_rules! migrations {
             29 "0029_" "long_paths",
             30 "0030_" "store_identity",
             31 "0031_" "trigger_error",
+            32 "0032_" "live_of_agent",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {
