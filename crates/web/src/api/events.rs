@@ -67,7 +67,7 @@ pub(super) async fn list(
             None => Some(LiveOutput::of_live_jobs(&api).await?),
         };
         let cursor = outputs.as_ref().map(LiveOutput::cursor);
-        let log = EventLog { api, after, audit, pending: VecDeque::new(), outputs };
+        let log = EventLogReader { api, after, audit, pending: VecDeque::new(), outputs };
         return Ok(with_cursor(follow::answer(format, log), cursor));
     }
     let items = match after {
@@ -90,7 +90,7 @@ fn with_cursor(mut answer: Response, cursor: Option<OutputCursor>) -> Response {
 }
 
 /// Reader of the event log, from a position on.
-struct EventLog {
+struct EventLogReader {
     api: Api,
     /// Number of the last event that was passed on or, with `audit`, left out.
     after: i64,
@@ -106,7 +106,7 @@ const EVENTS_PER_READ: u32 = 100;
 /// Size of a part of an answer above which no more lines are added.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
-impl GrowingLines for EventLog {
+impl GrowingLines for EventLogReader {
     async fn next_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         if self.pending.is_empty() {
             let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
@@ -135,7 +135,7 @@ impl GrowingLines for EventLog {
     }
 }
 
-impl EventLog {
+impl EventLogReader {
     /// Passes on events, each after the earlier output of its job.
     fn events_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());
