@@ -17,7 +17,7 @@ use super::instructions::Instructions;
 use super::messages::MessageSink;
 use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
 use super::process::{AgentProcess, ExchangeError, OutputLine};
-use super::wire::{self, MAX_LINE_BYTES, RpcError, RpcFrame};
+use super::wire::{self, MAX_FRAME_BYTES, RpcError, RpcFrame};
 use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
 pub(super) const PROMPT_METHOD: &str = "session/prompt";
@@ -272,13 +272,14 @@ impl Exchange {
             OutputLine::Line(line) => line,
             // A notification can be dropped; a request or an answer cannot.
             OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
-                let text = format!("an update of {bytes} bytes is left out; the maximum is {MAX_LINE_BYTES}");
+                let text =
+                    format!("an update of {bytes} bytes is left out; the maximum is {MAX_FRAME_BYTES}");
                 self.sink.note(&text)?;
                 return Ok(None);
             }
             OutputLine::TooLong(bytes, _) => {
                 let text =
-                    format!("the agent wrote a line of {bytes} bytes; the maximum is {MAX_LINE_BYTES}");
+                    format!("the agent wrote a line of {bytes} bytes; the maximum is {MAX_FRAME_BYTES}");
                 return Err(ExchangeError::reported(text));
             }
         };
