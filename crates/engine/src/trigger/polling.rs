@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
+use cowhand_core::duration;
 use tokio::sync::watch;
 
 use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, find_in_error, stopped};
@@ -111,7 +112,7 @@ impl PollingStrategy {
         self.poll_immediately = false;
         let limit = self.fetch_timeout;
         let fetched = tokio::time::timeout(limit, self.source.fetch_tasks()).await;
-        match fetched.unwrap_or_else(|_| Err(anyhow!("no answer within {}s", limit.as_secs()))) {
+        match fetched.unwrap_or_else(|_| Err(anyhow!("no answer within {}", duration::exact(limit)))) {
             Ok(tasks) => {
                 (self.consecutive_errors, self.retry_after) = (0, None);
                 Ok(tasks)

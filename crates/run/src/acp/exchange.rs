@@ -5,6 +5,7 @@ use std::io;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::job::ErrorKind;
 use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
@@ -407,9 +408,9 @@ impl Exchange {
     }
 
     fn unanswered(&self, method: &str) -> ExchangeError {
-        let seconds = self.timeout.as_secs_f32();
+        let limit = duration::exact(self.timeout);
         let hint = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
-        ExchangeError::reported(format!("the agent did not answer {method} within {seconds} seconds{hint}"))
+        ExchangeError::reported(format!("the agent did not answer {method} within {limit}{hint}"))
     }
 }
 

@@ -241,7 +241,8 @@ impl Api {
         sources: &WorkSources,
         claimed: bool,
     ) -> Result<Vec<ItemView>, WorkSourceError> {
-        let items = with_timeout(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
+        let items =
+            with_timeout(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
         self.retry_undelivered(queue).await;
         Ok(items)
     }
