@@ -23,7 +23,6 @@ pub struct PollingStrategy {
     looks_again: bool,
 }
 
-pub(super) const DEFAULT_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Longest wait between the poll that a wake causes and a second poll, because the list may show the change later than
 /// the delivery reports it. Further wakes before the second poll are ignored, so that many deliveries cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
