@@ -18,10 +18,12 @@ use super::{Api, ApiProblem, OutputCursor, Page};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// Only events with a greater number; unset means the newest `limit`, or all events with `audit` and `follow`.
+    /// Only events with a greater number. Unset means the newest `limit` events; if both `audit` and `follow` are set, it
+    /// means all events.
     #[schemars(range(min = 0))]
     after: Option<i64>,
-    /// Maximum number of events, unless following; unset means 100.
+    /// Maximum number of events. When following without `after`: the number of earlier events with which the answer
+    /// begins. Unset means 100.
     limit: Option<Count>,
     /// Continue with new events as they happen, one event per line. Clients that accept `text/event-stream`
     /// get that format, with the numbers as ids; they always follow, and continue after `Last-Event-ID`.
