@@ -16,9 +16,9 @@ pub fn rounded(duration: SignedDuration) -> String {
     span.map_or_else(|_| ZERO.to_owned(), |span| format!("{span:#}"))
 }
 
-/// Formats a limit of the config without rounding: `1h 30m 5s`, `1s 500ms`.
-pub fn exact(limit: SignedDuration) -> String {
-    format!("{limit:#}")
+/// Formats a limit without rounding: `1h 30m 5s`, `1s 500ms`.
+pub fn exact(limit: impl TryInto<SignedDuration>) -> String {
+    format!("{:#}", limit.try_into().unwrap_or(SignedDuration::MAX))
 }
 
 /// Formats a number of seconds as [`rounded`] does.
@@ -61,6 +61,7 @@ mod tests {
         assert_eq!(rounded(SignedDuration::from_secs(-5)), "0s");
         assert_eq!(rounded_seconds(3_725), "1h 2m");
         assert_eq!(exact(SignedDuration::from_millis(3_725_500)), "1h 2m 5s 500ms");
+        assert_eq!(exact(std::time::Duration::from_mins(1)), "1m");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::roster::{Agent, Schedule};
 use crate::trigger::{ClockTrigger, FiringContext, FiringKey, Task, TriggerKind};
 use crate::trust::Treatment;
 use crate::work::WorkItem;
+use crate::work_source::ConfiguredSource;
 
 /// A firing from which jobs are created.
 #[derive(Debug, Clone, Copy)]
@@ -99,8 +100,11 @@ impl Firing<'_> {
     /// if a rule checked the author and the firing is not confined, the author is trusted.
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
-        // The items of the source `files` are files in a folder of the fleet's owner.
-        let is_own = item.is_some_and(|item| item.id.source() == "files");
+        let source = match self.schedule {
+            Some(schedule) => schedule.work_source.as_ref(),
+            None => self.agent.work_source.as_ref(),
+        };
+        let is_own = item.is_some() && source.is_some_and(ConfiguredSource::is_of_owner);
         if self.firing_context.confined.is_some() {
             AuthorTrust::Stranger
         } else if trusts.is_empty() || self.key.is_by_hand() {
@@ -234,6 +238,8 @@ mod tests {
             let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
             let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
             (agent.trust, schedule.trust) = (of_agent, own);
+            let config = serde_json::json!({"type": source, "path": "tasks"});
+            schedule.work_source = Some(serde_json::from_value(config).unwrap());
             let (key, due) = (Occurrence::Interval(1).key(0), None);
             let (schedule, firing_context, zone) =
                 (Some(&schedule), &FiringContext::default(), &TimeZone::UTC);

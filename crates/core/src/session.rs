@@ -8,8 +8,9 @@ use crate::cut::indexed;
 use crate::word::written_as;
 use crate::work::WorkItemId;
 
-/// Which jobs of an agent share one session: none, all, those for the same work item, or those of the same chat. With
-/// `per_item`, a job without a work item starts a new session; with `per_chat`, a job without a chat does.
+/// Which jobs of an agent share one session: none, all, those for the same work item, or those of the same conversation
+/// in a chat. With `per_item`, a job without a work item starts a new session; with `per_chat`, a job without a
+/// conversation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionPolicy {

@@ -20,6 +20,9 @@ pub use context::{CONFINED_KEY, FiringContext};
 pub use key::{FiringKey, MAX_KEY_BYTES, Occurrence};
 pub use kind::{ClockTrigger, EventTrigger, GithubItem, TriggerKind};
 
+/// Default time between two polls of a GitHub trigger.
+pub const DEFAULT_POLL_INTERVAL: Interval = Interval::minutes(1);
+
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///
 /// Only set fields are serialized, so that the JSON lines in the tests below are reproduced exactly.

@@ -165,6 +165,14 @@ impl ConfiguredSource {
         indexed(&name).into_owned()
     }
 
+    /// Returns whether only the owner of the fleet writes the items: they are files in a folder of the owner.
+    pub const fn is_of_owner(&self) -> bool {
+        match self {
+            Self::Files { .. } => true,
+            Self::Github { .. } | Self::Custom { .. } => false,
+        }
+    }
+
     pub fn rules(&self) -> &ItemRules {
         match self {
             Self::Github { rules, .. } | Self::Files { rules, .. } | Self::Custom { rules, .. } => rules,

@@ -15,9 +15,14 @@ pub enum Stop {
     KeepAgents,
 }
 
+impl Stop {
+    /// Default time in which running jobs may finish.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+}
+
 impl Default for Stop {
     fn default() -> Self {
-        Self::Finish { timeout: Duration::from_secs(30) }
+        Self::Finish { timeout: Self::DEFAULT_TIMEOUT }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use cowhand_core::duration;
 
 use super::child::{self, Bounds, ChildError};
 use super::minder::MindedCommand;
@@ -82,7 +83,7 @@ pub fn run_command(
         Err(ChildError::Io(error)) => {
             return Err(error).with_context(|| format!("cannot wait for {program:?}"));
         }
-        Err(ChildError::TimedOut(timeout)) => bail!("no answer within {}s", timeout.as_secs()),
+        Err(ChildError::TimedOut(timeout)) => bail!("no answer within {}", duration::exact(timeout)),
         Err(ChildError::Stopped) => bail!("the command was stopped"),
     };
     let output = last_lines(&[&redact(&ran.stdout_end), &redact(&ran.stderr_end)]);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::output::{FinalOutput, OutputMessage};
 
+use crate::tail::MAX_MESSAGE_BYTES;
+
 /// A file and the position of the reader.
 #[derive(Debug)]
 pub struct Jsonl {
@@ -17,8 +19,8 @@ pub struct Jsonl {
 
 /// Size of a read.
 const READ_CHUNK_BYTES: u64 = 256 << 10;
-/// Size of a second read, if the first read contains no whole line. It is larger than any line.
-const MAX_LINE_BYTES: u64 = 2 << 20;
+/// Size of a second read, if the first read contains no whole line. It is larger than any message.
+const LONG_READ_BYTES: u64 = 2 * MAX_MESSAGE_BYTES as u64;
 
 /// Size of the end of a file that usually contains the final message.
 const TAIL_BYTES: u64 = 4 << 20;
@@ -58,7 +60,7 @@ impl Jsonl {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let Some(mut file) = open(&self.path)? else { return Ok(Vec::new()) };
         let mut part = Vec::new();
-        for longest in [READ_CHUNK_BYTES, MAX_LINE_BYTES] {
+        for longest in [READ_CHUNK_BYTES, LONG_READ_BYTES] {
             part.clear();
             file.seek(SeekFrom::Start(self.offset))?;
             let read = (&mut file).take(longest).read_to_end(&mut part)?;
@@ -92,7 +94,7 @@ fn read_output(mut file: File, from: u64) -> io::Result<FinalOutput> {
     file.seek(SeekFrom::Start(from))?;
     let (mut lines, mut line, mut output) = (BufReader::new(file), Vec::new(), FinalOutput::default());
     // The first line may be incomplete; then it is not a message.
-    while (&mut lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+    while (&mut lines).take(LONG_READ_BYTES).read_until(b'\n', &mut line)? > 0 {
         if let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(&line)) {
             output.add(message);
         }
@@ -132,7 +134,7 @@ mod tests {
             let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
             loop {
                 let part = jsonl.next_lines().unwrap();
-                assert!(part.len() as u64 <= MAX_LINE_BYTES && part.last().is_none_or(|end| *end == b'\n'));
+                assert!(part.len() as u64 <= LONG_READ_BYTES && part.last().is_none_or(|end| *end == b'\n'));
                 if part.is_empty() {
                     break;
                 }

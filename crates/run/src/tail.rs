@@ -34,8 +34,8 @@ use crate::redact::{OpenSecret, Redactor};
 use index::{Checkpoint, Index};
 use stream::Stream;
 
-/// Maximum length of a JSONL line.
-const MAX_LINE_BYTES: usize = 1 << 20;
+/// Maximum length of a message in the JSONL, and of a line of stderr.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Maximum size of one read of a raw file.
 const READ_CHUNK_BYTES: usize = 64 << 10;
@@ -141,7 +141,7 @@ impl Tailer {
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
-            stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_LINE_BYTES),
+            stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_MESSAGE_BYTES),
             open_secrets: OpenSecrets::default(),
             reader,
             redactor,
@@ -381,7 +381,7 @@ impl Tailer {
     fn append_message(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
         self.mark(now)?;
         let message = message.stamped(now);
-        self.batch.text.extend_from_slice(message.to_line(MAX_LINE_BYTES)?.as_bytes());
+        self.batch.text.extend_from_slice(message.to_line(MAX_MESSAGE_BYTES)?.as_bytes());
         self.batch.text.push(b'\n');
         self.batch.messages.push(message);
         Ok(())

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use futures_util::FutureExt;
 use tokio::task::JoinError;
 use tracing::error;
@@ -29,7 +30,7 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
 /// Runs a loop, and restarts it `RESTART_DELAY` after a panic. Returns when the loop ends.
 pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = caught(begin()).await {
-        error!("{what} {panicked}; it is restarted in {} s", RESTART_DELAY.as_secs());
+        error!("{what} {panicked}; it is restarted in {}", duration::exact(RESTART_DELAY));
         tokio::time::sleep(RESTART_DELAY).await;
     }
 }

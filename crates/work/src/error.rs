@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::work::WorkItemId;
 
 use github::{ApiFailure, GitHubApiError, GitHubAuthError};
@@ -30,7 +31,7 @@ pub enum WorkSourceError {
     #[error("this fleet no longer has the claim of {0}: the id now belongs to another item")]
     Replaced(WorkItemId),
     /// The source did not answer in time.
-    #[error("the source did not answer within {} seconds; check with `cowhand doctor` whether it can be reached", .0.as_secs())]
+    #[error("the source did not answer within {}; check with `cowhand doctor` whether it can be reached", duration::exact(*.0))]
     Silent(Duration),
     /// The source did not release the item; `why` is a sentence with the reason.
     #[error("this fleet cannot release {item}: {why}")]

@@ -27,7 +27,7 @@ use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
 use self::skipped_count::KnownFiles;
 use self::transitions::ItemError;
 use super::context::SourceContext;
-use super::{ClaimOwner, Claimant, QueueState, SourceFinding, WorkSource, WorkSourceError};
+use super::{Claimant, QueueState, SourceFinding, StatedClaimant, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;
 
@@ -168,9 +168,9 @@ impl WorkSource for FilesWorkSource {
         self.blocking(move |files| files.queue_state(&item)).await
     }
 
-    fn claim_owner(&self, item: &WorkItem) -> Option<ClaimOwner> {
+    fn stated_claimant(&self, item: &WorkItem) -> Option<StatedClaimant> {
         let (fleet, holder) = item.metadata.get("claimed_by")?.as_str()?.split_once('/')?;
-        Some(ClaimOwner { fleet: fleet.to_owned(), holder: holder.to_owned() })
+        Some(StatedClaimant { fleet: fleet.to_owned(), holder: holder.to_owned() })
     }
 
     async fn offer_work(

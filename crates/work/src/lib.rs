@@ -20,6 +20,6 @@ pub use check::{SourceFinding, SourceHealth};
 pub use context::SourceContext;
 pub use error::WorkSourceError;
 pub use registry::SourceRegistry;
-pub use source::{ClaimOwner, Claimant, ExpiredClaim, QueueState, WorkSource, can_claim_another};
-pub use source::{SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, guarded, within};
+pub use source::{Claimant, ExpiredClaim, QueueState, StatedClaimant, WorkSource, can_claim_another};
+pub use source::{SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, catch_panic, with_timeout};
 pub use sources::{NextItem, NextOptions, SourceOwner, WorkSources};

@@ -35,7 +35,7 @@ impl Claimant {
 
 /// The fleet and the holder that have claimed an item, as its source states them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimOwner {
+pub struct StatedClaimant {
     pub fleet: String,
     /// Job, or person who claimed by hand.
     pub holder: String,
@@ -60,7 +60,7 @@ pub struct ExpiredClaim {
     /// Claimant and end of the claim, as a part of the sentence "the claim of … has expired".
     pub left_by: String,
     /// Claimant, if the source states it.
-    pub owner: Option<ClaimOwner>,
+    pub claimant: Option<StatedClaimant>,
 }
 
 /// A queue of work outside cowhand. The methods fit queues that use labels, columns or files.
@@ -86,7 +86,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     ) -> Vec<Result<ClaimResult, WorkSourceError>> {
         let mut results = Vec::with_capacity(claims.len());
         for (item, by) in claims {
-            results.push(guarded(self.claim_work(item, by)).await);
+            results.push(catch_panic(self.claim_work(item, by)).await);
         }
         results
     }
@@ -156,14 +156,14 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns who has claimed the item, if the item states it. The claim may have expired.
-    fn claim_owner(&self, _item: &WorkItem) -> Option<ClaimOwner> {
+    fn stated_claimant(&self, _item: &WorkItem) -> Option<StatedClaimant> {
         None
     }
 
-    /// Returns who has claimed the item now. The default returns [`Self::claim_owner`]; a source whose items do not
+    /// Returns who has claimed the item now. The default returns [`Self::stated_claimant`]; a source whose items do not
     /// show their claim has to ask the outside system.
-    async fn current_owner(&self, item: &WorkItem) -> Result<Option<ClaimOwner>, WorkSourceError> {
-        Ok(self.claim_owner(item))
+    async fn current_claimant(&self, item: &WorkItem) -> Result<Option<StatedClaimant>, WorkSourceError> {
+        Ok(self.stated_claimant(item))
     }
 
     /// Returns items whose claim has expired and that the source does not list as available, although `claim_work`
@@ -202,7 +202,7 @@ pub const fn can_claim_another(reason: ClaimFailureReason) -> bool {
 }
 
 /// Calls a source and turns a panic into an error, because anybody can write a source.
-pub async fn guarded<T>(
+pub async fn catch_panic<T>(
     call: impl Future<Output = Result<T, WorkSourceError>>,
 ) -> Result<T, WorkSourceError> {
     let panicked =
@@ -216,7 +216,7 @@ pub const SOURCE_READ_TIMEOUT: Duration = Duration::from_secs(15);
 pub const SOURCE_CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Limits the time of a call, because a source may never answer.
-pub async fn within<T>(
+pub async fn with_timeout<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, WorkSourceError>>,
 ) -> Result<T, WorkSourceError> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use cowhand_core::config::{LoadedConfig, report};
 use cowhand_core::shell::schedule_word;
@@ -158,28 +159,24 @@ fn stopped_schedule(view: &ScheduleView) -> Option<Finding> {
     Some(Finding::of(what, Err(detail)))
 }
 
-fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
+fn of_config(loaded: &LoadedConfig, file: &Path) -> anyhow::Result<String> {
     let summary = format!("{}: {}", file.display(), report::summary(loaded));
-    if !file.exists() {
-        Err(format!("{} does not exist; put it back", file.display()))
-    } else if loaded.errors() == 0 {
-        Ok(summary)
-    } else {
-        Err(format!("{summary}; `cowhand config check` shows where"))
-    }
+    ensure!(file.exists(), "{} does not exist; put it back", file.display());
+    ensure!(loaded.errors() == 0, "{summary}; `cowhand config check` shows where");
+    Ok(summary)
 }
 
-fn folder(state: &StateFolder, without_daemon: bool) -> Result<String, String> {
+fn folder(state: &StateFolder, without_daemon: bool) -> anyhow::Result<String> {
     let path = state.path();
-    state.check().and_then(|()| state.check_files()).map_err(|error| error.to_string())?;
+    state.check().and_then(|()| state.check_files())?;
     // A start creates a missing state folder beside the config, so that folder has to be writable.
     let existing = if path.exists() { path } else { path.parent().unwrap_or(path) };
     match test_write_in(existing) {
         Ok(()) => Ok(format!("{} can be written", path.display())),
         Err(error) => Err(match DiskProblem::of(error.kind()) {
-            Some(problem) if without_daemon => problem.sentence_without_daemon(existing.display()),
-            Some(problem) => problem.sentence(existing.display()),
-            None => format!("{} cannot be written: {error}", existing.display()),
+            Some(problem) if without_daemon => anyhow!(problem.sentence_without_daemon(existing.display())),
+            Some(problem) => anyhow!(problem.sentence(existing.display())),
+            None => anyhow!("{} cannot be written: {error}", existing.display()),
         }),
     }
 }
@@ -219,48 +216,46 @@ async fn store(
     configured: Option<&str>,
     daemon_status: &DaemonStatus,
     refusal: Option<&FleetError>,
-) -> Result<String, String> {
+) -> anyhow::Result<String> {
     let state = &location.state;
     // The answer of the daemon counts first, because the daemon may have opened another file than the one that now has
     // this path.
     if let Ok(Some(answer)) = daemon_status {
-        let status = answer.as_ref().map_err(|problem| problem.message.clone())?;
+        let status = answer.as_ref().map_err(|problem| anyhow!(problem.message.clone()))?;
         if let Some(problem) = &status.daemon.store_problem {
-            return Err(problem.clone());
+            bail!(problem.clone());
         }
     }
     if configured.is_some_and(|address| !is_postgres(address)) {
-        return Err(
-            "not checked, because `store` in the config is not the address of a PostgreSQL server".to_owned()
-        );
+        bail!("not checked, because `store` in the config is not the address of a PostgreSQL server");
     }
     let database = state.database();
-    state.check().map_err(|_| "not checked, because the state folder is refused".to_owned())?;
+    state.check().map_err(|_| anyhow!("not checked, because the state folder is refused"))?;
     let daemon_runs = matches!(daemon_status, Ok(Some(_)));
     if let Some(refusal) = refusal {
-        return Err(refusal_text(refusal, daemon_runs));
+        bail!(refusal_text(refusal, daemon_runs));
     }
     let file = database.display().to_string();
     let address = configured.unwrap_or(&file);
-    let exists = Store::exists(address).await.map_err(|error| error.to_string())?;
+    let exists = Store::exists(address).await?;
     let former = former_store(location, address, daemon_runs).await;
     if !exists {
         return Ok(format!("does not exist yet; the first start creates it{former}"));
     }
-    let store = Store::open(address).await.map_err(|error| error.to_string())?;
+    let store = Store::open(address).await?;
     let checked = async {
         // `check_statements` prepares statements without values, and PostgreSQL then infers other types for them. So it
         // comes after `check_integrity`, which runs some of these statements with values.
         store.check_integrity().await?;
         store.check_statements().await
     };
-    let mut checked = checked.await.map_err(|error| error.to_string());
+    let mut checked = checked.await.map_err(anyhow::Error::from);
     if checked.is_ok()
         && matches!(daemon_status, Ok(None))
         && !state.is_locked()
         && let Err(error) = refuse_taken_node(&store, state).await
     {
-        checked = Err(error.to_string());
+        checked = Err(error.into());
     }
     store.close().await;
     // The address of a server may contain a password.
@@ -306,7 +301,7 @@ fn daemon(
     refusal: Option<&FleetError>,
     daemon_status: DaemonStatus,
     how_to_start: &str,
-) -> Result<String, String> {
+) -> anyhow::Result<String> {
     match daemon_status.and_then(Option::transpose) {
         Ok(Some(status)) => {
             let pid = status.daemon.pid.unwrap_or_default();
@@ -317,22 +312,20 @@ fn daemon(
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())
         }
-        Err(problem) => Err(problem.message),
+        Err(problem) => bail!(problem.message),
     }
 }
 
 /// Checks the clock and the time zone. If the clock is set to the past, everything fires at the wrong time.
-fn clock(now: Timestamp) -> Result<String, String> {
+fn clock(now: Timestamp) -> anyhow::Result<String> {
     let zone = jiff::tz::TimeZone::system();
     let local = now.to_zoned(zone.clone());
-    if local.year() < 2026 {
-        return Err(format!("the clock shows {local:.0}, which is in the past; set the clock"));
-    }
+    ensure!(local.year() >= 2026, "the clock shows {local:.0}, which is in the past; set the clock");
     let local = local.strftime("%Y-%m-%d %H:%M:%S");
     let tz_variable = std::env::var("TZ").ok().filter(|tz_variable| !tz_variable.is_empty());
     match (zone.iana_name().filter(|_| !zone.is_unknown()), tz_variable) {
         (Some(name), _) => Ok(format!("{local}, zone {name}")),
-        (None, Some(tz_variable)) if zone.is_unknown() => Err(format!(
+        (None, Some(tz_variable)) if zone.is_unknown() => Err(anyhow!(
             "TZ is {tz_variable:?}, which is not a known time zone, so cron uses UTC; set it to a name such as Europe/Berlin"
         )),
         (None, Some(tz_variable)) => Ok(format!("{local}, zone {tz_variable}")),

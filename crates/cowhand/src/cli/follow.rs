@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use cowhand_core::duration;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
@@ -159,7 +160,7 @@ fn given_up(location: &FleetLocation, problem: ApiProblem) -> Failure {
         return problem.into();
     }
     let what = if Client::daemon_has_stopped(&location.state) { "was stopped" } else { "does not run" };
-    let (waited, advice) = (MAX_DAEMON_ABSENCE.as_secs(), location.how_to_start());
-    let message = format!("the daemon {what}, and no daemon answered for {waited}s; {advice}");
+    let (waited, advice) = (duration::exact(MAX_DAEMON_ABSENCE), location.how_to_start());
+    let message = format!("the daemon {what}, and no daemon answered for {waited}; {advice}");
     Failure::new(Exit::NoDaemon, message)
 }

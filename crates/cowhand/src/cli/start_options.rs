@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::listen::ListenArgs;
 use super::log::LogFormat;
 use super::{Exit, Failure};
+use cowhand_engine::fleet::Stop;
 use cowhand_engine::state::StateFolder;
 use cowhand_system::beneath::Root;
 
@@ -18,7 +19,7 @@ use cowhand_system::beneath::Root;
 const OPTIONS_FILE: &str = "start.json";
 const MAX_OPTIONS_BYTES: u64 = 64 << 10;
 /// Default time for running jobs to finish after a signal or `cowhand stop`, in seconds.
-pub(super) const DEFAULT_STOP_TIMEOUT: u64 = 30;
+pub(super) const DEFAULT_STOP_TIMEOUT: u64 = Stop::DEFAULT_TIMEOUT.as_secs();
 
 /// Options of the command line of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use cowhand_core::duration;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{JobRecord, Termination};
@@ -279,10 +280,10 @@ async fn running_jobs(client: &Client) -> Vec<(JobId, AgentName)> {
 
 fn print_store_problem(problem: &str) {
     print::note(format!(
-        "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
+        "{}; the daemon waits for its store for {} at most, and the next start settles the jobs whose end it \
          cannot write",
         with_config_option(problem),
-        SHUTDOWN_STORE_TIMEOUT.as_secs()
+        duration::exact(SHUTDOWN_STORE_TIMEOUT)
     ));
 }
 

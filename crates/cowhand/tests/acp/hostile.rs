@@ -82,13 +82,14 @@ fn missing_agent_program_is_a_start_failure() {
 
 #[test]
 fn agent_without_answer_times_out() {
-    let unanswered = "reported: the agent did not answer initialize within 3 seconds; does it speak the Agent Client Protocol?";
+    let unanswered =
+        "reported: the agent did not answer initialize within 3s; does it speak the Agent Client Protocol?";
     // Other output does not count as an answer. The last agent gets more time, because it has to answer `initialize`
     // first.
     for (script, seconds, expected) in [
         ("sleep 100", 3, unanswered),
         ("while :; do echo rubbish; sleep 0.05; done", 3, unanswered),
-        ("begin; sleep 100", 15, "reported: the agent did not answer session/new within 15 seconds"),
+        ("begin; sleep 100", 15, "reported: the agent did not answer session/new within 15s"),
     ] {
         let (finish, output) = Run::with_timeout(script, seconds).finish();
         assert_eq!(describe_outcome(&finish.outcome), expected, "{script}\n{output:#?}");

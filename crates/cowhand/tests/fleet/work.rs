@@ -499,7 +499,7 @@ fn silent_work_source_times_out() {
     scene.write(".env", "SOME_TOKEN=canary-of-the-mine-77\n");
     scene.start();
     let advice =
-        "the source did not answer within 15 seconds; check with `cowhand doctor` whether it can be reached";
+        "the source did not answer within 15s; check with `cowhand doctor` whether it can be reached";
     for verb in ["list", "show github-1"] {
         let said = scene.run(&[&["work"][..], &verb.split(' ').collect::<Vec<_>>()].concat());
         assert_ne!(said.code, Some(0), "{}", said.stdout);

@@ -38,7 +38,7 @@ fn stop_waits_limited_time_for_silent_store_server() {
     let stop = fleet.run(&["stop", "--timeout", "0"]);
     let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
     assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
-    let note = "the daemon waits for its store for 10 seconds at most, and the next start settles the jobs";
+    let note = "the daemon waits for its store for 10s at most, and the next start settles the jobs";
     assert!(stderr.split_whitespace().collect::<Vec<_>>().join(" ").contains(note), "{stderr}");
     assert!(stdout.contains("the state of the jobs is unknown"), "{stdout}");
     fleet.ended();

@@ -171,6 +171,20 @@ mod tests {
         }
     }
 
+    /// Every agent gets the variables with these prefixes. Without this test, the key of a new provider could reach the
+    /// sandbox.
+    #[test]
+    fn every_variable_prefix_of_a_runtime_has_a_key_that_is_removed() {
+        let agent = Agent::new("coder".parse().unwrap());
+        let removed = [KEYS.to_vec(), description::key_variables(&agent)].concat();
+        for runtime in Runtime::ALL {
+            for prefix in description::description(runtime).variable_prefixes {
+                let has_key = removed.iter().any(|key| key.starts_with(prefix));
+                assert!(has_key, "{prefix} of {}: add the variables with its keys to `KEYS`", runtime.name());
+            }
+        }
+    }
+
     #[test]
     fn errors_name_what_is_missing() {
         for (settings, variables, word) in [

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::job::CancelReason;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -40,9 +41,9 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     while engine.store.unanswered_time().is_none_or(|waited| waited < SILENT_STORE_WARNING_AFTER) {
         tokio::time::sleep(POLL_EVERY).await;
     }
-    let seconds = SHUTDOWN_STORE_TIMEOUT.as_secs();
+    let limit = duration::exact(SHUTDOWN_STORE_TIMEOUT);
     warn!(
-        "the store does not answer or cannot be written; the daemon waits at most {seconds} seconds for the store and then \
+        "the store does not answer or cannot be written; the daemon waits at most {limit} for the store and then \
          stops; the next start settles the jobs whose end could not be written"
     );
 }

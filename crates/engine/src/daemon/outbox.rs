@@ -20,7 +20,9 @@ use crate::queues::PERSON_CLAIM_VALID_FOR;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, OUTBOX_LEASE, StoreError};
 use cowhand_system::fault;
-use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, can_claim_another, guarded, within};
+use cowhand_work::{
+    Claimant, QueueState, WorkSource, WorkSourceError, can_claim_another, catch_panic, with_timeout,
+};
 
 /// Time after which a source that does not answer counts as failed. Shorter than the lease.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
@@ -93,7 +95,7 @@ impl Outbox {
     async fn deliver(&self, entry: HeldItem) -> Result<(), StoreError> {
         let ItemState::Closing { tries, by: actor, .. } = &entry.state else { return Ok(()) };
         let (item, store) = (entry.item.id.clone(), &self.engine.store);
-        let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
+        let error = match catch_panic(with_timeout(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
                 fault::point("told");
                 info!(%item, holder = entry.holder, "the report was delivered to the work source");
@@ -200,7 +202,7 @@ impl Outbox {
                 renewed => renewed,
             }
         };
-        match guarded(within(DELIVERY_TIMEOUT, renewed)).await {
+        match catch_panic(with_timeout(DELIVERY_TIMEOUT, renewed)).await {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
                 // A job that waited for the renewal may start.
@@ -252,7 +254,8 @@ impl Outbox {
 /// another text and is available.
 async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
-    let is_claimed = |item| source.claim_owner(item).is_some_and(|owner| owner.holder == held.holder);
+    let is_claimed =
+        |item| source.stated_claimant(item).is_some_and(|claimant| claimant.holder == held.holder);
     // A source whose items do not show their claim has to check this itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());

@@ -7,6 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::permission::PermissionMode;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::runtime::Runtime;
@@ -29,7 +30,7 @@ pub(super) enum VersionError {
     Ended(ExitStatus),
     #[error("`--version` could not be run: {0}")]
     NotRun(Arc<io::Error>),
-    #[error("`--version` did not answer within {} seconds", VERSION_TIMEOUT.as_secs())]
+    #[error("`--version` did not answer within {}", duration::exact(VERSION_TIMEOUT))]
     Silent,
 }
 
@@ -303,6 +304,6 @@ mod tests {
         );
         assert_eq!(version_of_text("moo").unwrap_err(), "its version is unknown: it printed \"moo\"");
         let silent = judge(about, Err(VersionError::Silent)).unwrap_err().to_string();
-        assert_eq!(silent, "`--version` did not answer within 20 seconds");
+        assert_eq!(silent, "`--version` did not answer within 20s");
     }
 }

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::roster::Roster;
 use cowhand_core::server::TlsConfig;
 use cowhand_core::trigger::TriggerConfig;
@@ -177,7 +178,7 @@ async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
             Ok(source) => tokio::time::timeout(SOURCE_TIMEOUT, source.check()).await.unwrap_or_else(|_| {
                 vec![work::SourceFinding::problem(
                     "answer",
-                    format!("no answer within {} seconds", SOURCE_TIMEOUT.as_secs()),
+                    format!("no answer within {}", duration::exact(SOURCE_TIMEOUT)),
                 )]
             }),
             Err(error @ WorkSourceError::GitHubAuth(_)) => {

@@ -15,7 +15,8 @@ use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, ItemRows, ItemScope, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 use cowhand_work::{
-    ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, WorkSourceError, within,
+    Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, StatedClaimant, WorkSourceError,
+    with_timeout,
 };
 
 /// Time between two checks whether the outbox has delivered a result for which a person waits.
@@ -57,7 +58,7 @@ impl Fleet {
             }
         }
         let claimant = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
-        let claimed = within(SOURCE_CHANGE_TIMEOUT, queue.source.claim_work(id, &claimant)).await;
+        let claimed = with_timeout(SOURCE_CHANGE_TIMEOUT, queue.source.claim_work(id, &claimant)).await;
         match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
@@ -117,7 +118,7 @@ impl Fleet {
             let (source, id) = (&queue.source, &view.item.id);
             Ok(source.get_work(id).await?.is_none() && source.moved(id, &claimant).await?.is_none())
         };
-        Ok(within(SOURCE_READ_TIMEOUT, is_missing).await.unwrap_or(false))
+        Ok(with_timeout(SOURCE_READ_TIMEOUT, is_missing).await.unwrap_or(false))
     }
 
     /// Deletes the claim or undelivered result of a missing item, and its failures, because a person has released the
@@ -303,7 +304,7 @@ impl Fleet {
         queue: &Queue,
         change: impl Future<Output = Result<T, WorkSourceError>>,
     ) -> Result<T, WorkSourceError> {
-        within(SOURCE_CHANGE_TIMEOUT, change).await.map_err(|error| error.of_queue(&queue.name))
+        with_timeout(SOURCE_CHANGE_TIMEOUT, change).await.map_err(|error| error.of_queue(&queue.name))
     }
 
     /// Requests early retries of results that could not be delivered and whose items are in the queue again.
@@ -326,9 +327,10 @@ impl Fleet {
         now: Timestamp,
     ) -> Result<Claimant, FleetError> {
         let fleet = self.store().fleet_id().await?;
-        let owner = within(SOURCE_READ_TIMEOUT, queue.source.current_owner(item)).await;
-        let owner = owner.map_err(|error| error.of_queue(&queue.name))?.filter(|owner| owner.fleet == fleet);
-        if let Some(ClaimOwner { holder, .. }) = owner {
+        let claimant = with_timeout(SOURCE_READ_TIMEOUT, queue.source.current_claimant(item)).await;
+        let claimant =
+            claimant.map_err(|error| error.of_queue(&queue.name))?.filter(|claimant| claimant.fleet == fleet);
+        if let Some(StatedClaimant { holder, .. }) = claimant {
             if let Ok(job) = holder.parse::<JobId>()
                 && self
                     .store()

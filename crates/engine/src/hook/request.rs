@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
@@ -77,7 +78,8 @@ impl Request {
     pub(super) async fn send(self) -> Result<Reply, RequestError> {
         let timeout = self.timeout;
         let in_time = tokio::time::timeout(timeout, self.follow()).await;
-        in_time.unwrap_or_else(|_| Err(RequestError::Temporary(format!("no answer within {timeout:?}"))))
+        let silent = || RequestError::Temporary(format!("no answer within {}", duration::exact(timeout)));
+        in_time.unwrap_or_else(|_| Err(silent()))
     }
 
     async fn follow(self) -> Result<Reply, RequestError> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ItemRows, ItemView, Queue, source_owners};
 use cowhand_store::Store;
-use cowhand_work::{SOURCE_READ_TIMEOUT, SourceOwner, WorkSourceError, within};
+use cowhand_work::{SOURCE_READ_TIMEOUT, SourceOwner, WorkSourceError, with_timeout};
 
 /// The queues in which the item of a request is searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) async fn queues_with_item(
         if queue.source.source_type() != id.source() {
             continue;
         }
-        let view = within(SOURCE_READ_TIMEOUT, queue.find(id, &rows)).await;
+        let view = with_timeout(SOURCE_READ_TIMEOUT, queue.find(id, &rows)).await;
         match view.map_err(|error| error.of_queue(&queue.name)) {
             Ok(Some(view)) => found.push((queue, view)),
             Ok(None) => {}

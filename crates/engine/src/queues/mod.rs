@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::secrets::process::known;
 use cowhand_store::{FailedItemState, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{ClaimOwner, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
+use cowhand_work::{QueueState, SourceOwner, StatedClaimant, WorkSource, WorkSourceError, WorkSources};
 pub use find::{ItemScope, NeededNames};
 pub(crate) use find::{QueueAgents, queues_with_item};
 use given_up::{GivenUp, TakenBy};
@@ -352,9 +352,9 @@ pub(crate) async fn seen_again(
     Ok(undelivered.into_iter().map(|held| held.holder).collect())
 }
 
-/// Returns whether the item itself names the holder as its owner. Its id may have changed since it was claimed.
+/// Returns whether the item itself names the holder as its claimant. Its id may have changed since it was claimed.
 fn names_holder(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
-    source.claim_owner(item).is_some_and(|owner| owner.holder == held.holder)
+    source.stated_claimant(item).is_some_and(|claimant| claimant.holder == held.holder)
 }
 
 /// The rows of the store about items.
@@ -407,8 +407,8 @@ impl Queue {
         let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
         let given_up = given_up.map(|why| GivenUp { to_trigger: self.to_trigger.clone(), ..why });
         let is_foreign = status == ItemStatus::Claimed && row.is_none();
-        let owner = is_foreign.then(|| self.source.claim_owner(&item)).flatten();
-        let claimed_by = owner.map(|ClaimOwner { fleet, holder }| format!("{fleet}/{holder}"));
+        let claimant = is_foreign.then(|| self.source.stated_claimant(&item)).flatten();
+        let claimed_by = claimant.map(|StatedClaimant { fleet, holder }| format!("{fleet}/{holder}"));
         let (agents, queue, needed) = (self.agents.clone(), self.name.clone(), self.needed.clone());
         ItemView {
             item,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::given_up::TakenBy;
 use super::{queues, source_owners};
-use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSources, within};
+use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSources, with_timeout};
 
 /// Files of a queue that are no items.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +38,7 @@ impl SkippedFiles {
 pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<SkippedFiles> {
     let mut found = Vec::new();
     for queue in queues(sources, roster, None) {
-        let files = within(SOURCE_READ_TIMEOUT, queue.source.skipped()).await.unwrap_or_default();
+        let files = with_timeout(SOURCE_READ_TIMEOUT, queue.source.skipped()).await.unwrap_or_default();
         if files == 0 {
             continue;
         }

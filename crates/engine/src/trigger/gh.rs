@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::process::Command;
 
-use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
+use cowhand_work::github::{CollaboratorPermission, IssueOrPull, PullDetails, encoded};
 
 /// Value of `--limit`. Without `--limit`, `gh` returns only 30 entries.
 const LIST_LIMIT: usize = 100_000;
@@ -183,7 +183,7 @@ struct Person {
 
 impl From<Entry> for IssueOrPull {
     fn from(entry: Entry) -> Self {
-        let branch = entry.head_ref_name.map(|head_ref| Branch {
+        let pull = entry.head_ref_name.map(|head_ref| PullDetails {
             head_ref,
             head_sha: entry.head_ref_oid.unwrap_or_default(),
             base_ref: entry.base_ref_name.unwrap_or_default(),
@@ -199,7 +199,7 @@ impl From<Entry> for IssueOrPull {
             assignee: entry.assignees.into_iter().next().map(|person| person.login),
             author: entry.author.map(|person| person.login).unwrap_or_default(),
             created_at: entry.created_at,
-            branch,
+            pull,
         }
     }
 }

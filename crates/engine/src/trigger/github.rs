@@ -10,7 +10,7 @@ use cowhand_core::trust::AuthorPermission;
 use super::gh::Gh;
 use super::strategy::{FatalTriggerError, Task, TaskSource};
 use cowhand_work::SourceContext;
-use cowhand_work::github::{Branch, IssueOrPull, Lists};
+use cowhand_work::github::{IssueOrPull, Lists, PullDetails};
 
 /// The address of a repository, and the credentials for it.
 #[derive(Debug, Clone)]
@@ -175,7 +175,7 @@ fn tasks(listed: Vec<IssueOrPull>, labels: &[String]) -> Vec<Task> {
 
 fn task(listed: IssueOrPull) -> Task {
     let mut metadata = vec![("author", listed.author), ("created_at", listed.created_at.to_string())];
-    if let Some(Branch { head_ref, head_sha, base_ref, is_draft, head_repo }) = listed.branch {
+    if let Some(PullDetails { head_ref, head_sha, base_ref, is_draft, head_repo }) = listed.pull {
         let is_draft = is_draft.to_string();
         metadata.extend([
             ("head_ref", head_ref),

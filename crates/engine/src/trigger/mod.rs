@@ -19,7 +19,7 @@ pub mod wake;
 use std::time::Duration;
 
 use cowhand_core::interval::Interval;
-use cowhand_core::trigger::{IssueState, PullState, TriggerConfig};
+use cowhand_core::trigger::{DEFAULT_POLL_INTERVAL, IssueState, PullState, TriggerConfig};
 
 pub use event::EventStrategy;
 pub use github::{GithubAccess, GithubIssueSource, GithubPullRequestSource};
@@ -79,6 +79,6 @@ pub fn strategy(
 }
 
 fn interval_of(written: Option<Interval>) -> Duration {
-    let written = written.and_then(|interval| Duration::try_from(interval.duration()).ok());
-    written.unwrap_or(polling::DEFAULT_POLL_INTERVAL)
+    let interval = written.unwrap_or(DEFAULT_POLL_INTERVAL);
+    interval.duration().unsigned_abs()
 }

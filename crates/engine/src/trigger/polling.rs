@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
+use cowhand_core::duration;
 use tokio::sync::watch;
 
 use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, find_in_error, stopped};
@@ -22,7 +23,6 @@ pub struct PollingStrategy {
     looks_again: bool,
 }
 
-pub(super) const DEFAULT_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Longest wait between the poll that a wake causes and a second poll, because the list may show the change later than
 /// the delivery reports it. Further wakes before the second poll are ignored, so that many deliveries cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
@@ -111,7 +111,7 @@ impl PollingStrategy {
         self.poll_immediately = false;
         let limit = self.fetch_timeout;
         let fetched = tokio::time::timeout(limit, self.source.fetch_tasks()).await;
-        match fetched.unwrap_or_else(|_| Err(anyhow!("no answer within {}s", limit.as_secs()))) {
+        match fetched.unwrap_or_else(|_| Err(anyhow!("no answer within {}", duration::exact(limit)))) {
             Ok(tasks) => {
                 (self.consecutive_errors, self.retry_after) = (0, None);
                 Ok(tasks)

@@ -5,6 +5,7 @@ use std::io;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::job::ErrorKind;
 use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use super::instructions::Instructions;
 use super::messages::MessageSink;
 use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
 use super::process::{AgentProcess, ExchangeError, OutputLine};
-use super::wire::{self, MAX_LINE_BYTES, RpcError, RpcFrame};
+use super::wire::{self, MAX_FRAME_BYTES, RpcError, RpcFrame};
 use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
 pub(super) const PROMPT_METHOD: &str = "session/prompt";
@@ -272,13 +273,14 @@ impl Exchange {
             OutputLine::Line(line) => line,
             // A notification can be dropped; a request or an answer cannot.
             OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
-                let text = format!("an update of {bytes} bytes is left out; the maximum is {MAX_LINE_BYTES}");
+                let text =
+                    format!("an update of {bytes} bytes is left out; the maximum is {MAX_FRAME_BYTES}");
                 self.sink.note(&text)?;
                 return Ok(None);
             }
             OutputLine::TooLong(bytes, _) => {
                 let text =
-                    format!("the agent wrote a line of {bytes} bytes; the maximum is {MAX_LINE_BYTES}");
+                    format!("the agent wrote a line of {bytes} bytes; the maximum is {MAX_FRAME_BYTES}");
                 return Err(ExchangeError::reported(text));
             }
         };
@@ -406,9 +408,9 @@ impl Exchange {
     }
 
     fn unanswered(&self, method: &str) -> ExchangeError {
-        let seconds = self.timeout.as_secs_f32();
+        let limit = duration::exact(self.timeout);
         let hint = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
-        ExchangeError::reported(format!("the agent did not answer {method} within {seconds} seconds{hint}"))
+        ExchangeError::reported(format!("the agent did not answer {method} within {limit}{hint}"))
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
-use super::wire::MAX_LINE_BYTES;
+use super::wire::MAX_FRAME_BYTES;
 
 /// Maximum number of frames that wait for the agent. If an agent reads its input, fewer frames wait.
 const WRITE_QUEUE_LENGTH: usize = 256;
@@ -157,7 +157,7 @@ impl Splitter {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
         self.bytes += line.len();
-        let room = MAX_LINE_BYTES.saturating_sub(self.kept.len());
+        let room = MAX_FRAME_BYTES.saturating_sub(self.kept.len());
         self.kept.extend_from_slice(&line[..line.len().min(room)]);
         *chunk = if end.is_some() { &rest[1..] } else { rest };
         end.map(|_| self.take())
@@ -169,7 +169,7 @@ impl Splitter {
 
     fn take(&mut self) -> OutputLine {
         let (kept, bytes) = (std::mem::take(&mut self.kept), std::mem::take(&mut self.bytes));
-        if bytes > MAX_LINE_BYTES {
+        if bytes > MAX_FRAME_BYTES {
             return OutputLine::TooLong(bytes, String::from_utf8_lossy(&kept[..1024]).into_owned());
         }
         OutputLine::Line(String::from_utf8_lossy(&kept).into_owned())

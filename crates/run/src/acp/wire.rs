@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::messages::CLIENT_KEY;
 
-/// Maximum length of a line. An update about a tool may contain the tool's whole output.
-pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
+/// Maximum length of a frame, which is one line. An update about a tool may contain the tool's whole output.
+pub(super) const MAX_FRAME_BYTES: usize = 16 << 20;
 
 /// One line of the agent.
 #[derive(Debug, PartialEq)]

@@ -23,7 +23,7 @@ use super::error::WorkspaceError;
 use super::git::Git;
 
 /// Maximum size of a file of a record that has one line.
-const MAX_LINE_BYTES: u64 = 16 << 10;
+const MAX_RECORD_LINE_BYTES: u64 = 16 << 10;
 /// Content of `commondir`: the repository, relative to the record.
 const COMMON_DIRECTORY: &str = "../..";
 /// Files of a record that git reads for commands in other worktrees, or that it cannot work without.
@@ -126,7 +126,7 @@ fn restore_one(record: &Path, workspace: &Path, branch: Option<&str>) -> io::Res
     }
     let root = Root::open(record).map_err(io::Error::from)?;
     let line = |name: &str| {
-        let text = root.read(Path::new(name), MAX_LINE_BYTES).ok()?;
+        let text = root.read(Path::new(name), MAX_RECORD_LINE_BYTES).ok()?;
         Some(String::from_utf8(text).ok()?.trim_end_matches('\n').to_owned())
     };
     let place = workspace.join(".git");
@@ -156,7 +156,7 @@ fn is_wrong(found: &TreeEntry<'_>) -> bool {
     let is_line =
         || found.path.file_name().is_some_and(|name| OPTIONAL_LINES.iter().any(|line| name == *line));
     match found.kind {
-        FileType::RegularFile => is_line() && found.size().is_ok_and(|size| size > MAX_LINE_BYTES),
+        FileType::RegularFile => is_line() && found.size().is_ok_and(|size| size > MAX_RECORD_LINE_BYTES),
         FileType::Socket => !found.path.iter().skip(1).eq([MONITOR_SOCKET]),
         _ => true,
     }

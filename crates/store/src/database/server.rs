@@ -26,6 +26,8 @@ const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// pool retries such a connection without reporting the reason. Shorter than [`ANSWER_TIMEOUT`].
 const REASON_CHECK_AFTER: Duration = Duration::from_secs(7);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Maximum number of connections of the pool. A node uses up to 18 with the two outside the pool: one announces the node,
+/// and one asks why the server refuses more connections. `refusal.rs` and `docs/config.md` state the sum.
 const MAX_CONNECTIONS: u32 = 16;
 
 /// Reads the address of a server.

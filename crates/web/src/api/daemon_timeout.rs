@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response, header};
+use cowhand_core::duration;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout};
@@ -65,18 +66,15 @@ pub(super) async fn await_answer(
         match silent_since() {
             None => {
                 set_silent_since(Some(Instant::now()));
-                let seconds = MAX_SILENCE.as_secs();
+                let limit = duration::exact(MAX_SILENCE);
                 // A closed standard error is not a failure.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "{daemon} does not answer; waiting up to {seconds} seconds more"
-                );
+                let _ = writeln!(std::io::stderr(), "{daemon} does not answer; waiting up to {limit} more");
             }
             Some(since) if since.elapsed() >= MAX_SILENCE => {
                 let message = format!(
-                    "{daemon} runs, but has answered nothing for {} seconds; see its log, resume it if it is \
+                    "{daemon} runs, but has answered nothing for {}; see its log, resume it if it is \
                      suspended (kill -CONT), or end it (kill -KILL) and start it again: running jobs continue",
-                    MAX_SILENCE.as_secs()
+                    duration::exact(MAX_SILENCE)
                 );
                 return Err(ApiProblem::new(Code::NoDaemon, message));
             }

@@ -18,10 +18,12 @@ use super::{Api, ApiProblem, OutputCursor, Page};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// Only events with a greater number; unset means the newest `limit`, or all events with `audit` and `follow`.
+    /// Only events with a greater number. Unset means the newest `limit` events; if both `audit` and `follow` are set, it
+    /// means all events.
     #[schemars(range(min = 0))]
     after: Option<i64>,
-    /// Maximum number of events, unless following; unset means 100.
+    /// Maximum number of events. When following without `after`: the number of earlier events with which the answer
+    /// begins. Unset means 100.
     limit: Option<Count>,
     /// Continue with new events as they happen, one event per line. Clients that accept `text/event-stream`
     /// get that format, with the numbers as ids; they always follow, and continue after `Last-Event-ID`.
@@ -67,7 +69,7 @@ pub(super) async fn list(
             None => Some(LiveOutput::of_live_jobs(&api).await?),
         };
         let cursor = outputs.as_ref().map(LiveOutput::cursor);
-        let log = EventLog { api, after, audit, pending: VecDeque::new(), outputs };
+        let log = EventLogReader { api, after, audit, pending: VecDeque::new(), outputs };
         return Ok(with_cursor(follow::answer(format, log), cursor));
     }
     let items = match after {
@@ -90,7 +92,7 @@ fn with_cursor(mut answer: Response, cursor: Option<OutputCursor>) -> Response {
 }
 
 /// Reader of the event log, from a position on.
-struct EventLog {
+struct EventLogReader {
     api: Api,
     /// Number of the last event that was passed on or, with `audit`, left out.
     after: i64,
@@ -106,7 +108,7 @@ const EVENTS_PER_READ: u32 = 100;
 /// Size of a part of an answer above which no more lines are added.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
-impl GrowingLines for EventLog {
+impl GrowingLines for EventLogReader {
     async fn next_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         if self.pending.is_empty() {
             let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
@@ -135,7 +137,7 @@ impl GrowingLines for EventLog {
     }
 }
 
-impl EventLog {
+impl EventLogReader {
     /// Passes on events, each after the earlier output of its job.
     fn events_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());

@@ -20,7 +20,7 @@ use super::{Api, ApiProblem};
 use cowhand_engine::fleet::{FleetError, find_item};
 use cowhand_engine::queues::{self, DroppedResult, ItemScope, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
-use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
+use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, with_timeout};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -241,7 +241,8 @@ impl Api {
         sources: &WorkSources,
         claimed: bool,
     ) -> Result<Vec<ItemView>, WorkSourceError> {
-        let items = within(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
+        let items =
+            with_timeout(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
         self.retry_undelivered(queue).await;
         Ok(items)
     }
@@ -249,7 +250,7 @@ impl Api {
     /// Asks the daemon to send undelivered results again, for items that are in the queue now.
     async fn retry_undelivered(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
-        if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
+        if let Err(error) = with_timeout(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
             debug!(queue = queue.name, "cannot look for items with unreported results: {error}");
         }
     }

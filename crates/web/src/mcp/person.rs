@@ -120,8 +120,11 @@ struct Jobs {
     limit: Option<u32>,
 }
 
+/// Default number of jobs. It is smaller than in the API, because an assistant reads all of them.
+const DEFAULT_JOB_COUNT: u32 = 20;
+
 async fn jobs(connection: Arc<PersonTools>, filter: Jobs) -> ToolResult {
-    let mut path = format!("jobs?limit={}", filter.limit.unwrap_or(20).clamp(1, 200));
+    let mut path = format!("jobs?limit={}", filter.limit.unwrap_or(DEFAULT_JOB_COUNT).clamp(1, 200));
     let parameters = [
         ("agent", filter.agent.map(|agent| agent.to_string())),
         ("schedule", filter.schedule.map(|schedule| schedule.to_string())),

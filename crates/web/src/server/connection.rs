@@ -17,6 +17,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use cowhand_core::duration;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -177,7 +178,7 @@ async fn connection(
     match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => serve_stream(stream, peer, HEAD_TIMEOUT, router, stop).await,
         Ok(Err(error)) => debug!(%peer, "the TLS handshake failed: {error}"),
-        Err(_) => debug!(%peer, "the TLS handshake took longer than {} s", HANDSHAKE_TIMEOUT.as_secs()),
+        Err(_) => debug!(%peer, "the TLS handshake took longer than {}", duration::exact(HANDSHAKE_TIMEOUT)),
     }
 }
 

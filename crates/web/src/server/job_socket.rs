@@ -19,6 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
 use super::connection::serve_stream;
+use super::rate_limit::retry_later;
 use crate::api::rebinding_listener::{RebindingListener, SocketPath};
 use crate::api::{self, Api, ApiProblem, Code, RequestedEndpoint, SocketError};
 use cowhand_engine::state::{StateFolder, job_socket};
@@ -29,6 +30,8 @@ use cowhand_store::audit;
 const MAX_CONNECTIONS: usize = 256;
 /// Largest number of requests of one job at a time. Each open ask of the job needs one waiting request.
 const MAX_REQUESTS_PER_JOB: usize = 64;
+/// Time after which a job that has too many requests should try again.
+const RETRY_AFTER_SECONDS: u64 = 1;
 /// Timeout for the head of a request. It is short, because a client on the same machine sends the head at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -165,17 +168,15 @@ async fn check_token(State(state): State<JobSocketState>, request: Request, next
         _ => None,
     };
     let Some(_request_guard) = request_guard else {
-        return refused(ApiProblem::new(
-            Code::TooMany,
-            "this job has too many requests at a time; try again later",
-        ));
+        let message = "this job has too many requests at a time; try again later";
+        return refused(retry_later(ApiProblem::new(Code::TooMany, message), RETRY_AFTER_SECONDS));
     };
     audit::by(actor, next.run(request)).await
 }
 
 /// Builds the answer to a refused request. The connection is closed, so that it does not occupy a permit.
-fn refused(problem: ApiProblem) -> Response {
-    let mut response = problem.into_response();
+fn refused(answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use cowhand_core::duration;
 
 use crate::api::{ApiProblem, Code};
 
@@ -87,11 +88,17 @@ pub(super) fn limited_address(peer: IpAddr) -> IpAddr {
 impl IntoResponse for TooMany {
     fn into_response(self) -> Response {
         let seconds = self.wait.as_secs() + 1;
-        let problem = ApiProblem::new(Code::TooMany, format!("too many requests; try again in {seconds} s"));
-        let mut response = problem.into_response();
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        response
+        let wait = duration::rounded_seconds(seconds);
+        let problem = ApiProblem::new(Code::TooMany, format!("too many requests; try again in {wait}"));
+        retry_later(problem, seconds)
     }
+}
+
+/// Builds the answer to a request that the client can repeat after some seconds.
+pub(super) fn retry_later(problem: ApiProblem, seconds: u64) -> Response {
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{ConnectInfo, Path, Request, State};
-use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -24,7 +23,7 @@ use tracing::{error, warn};
 
 use super::intake::{DeliveryPermits, Intake};
 use super::origin_check::{announced_length, single_header};
-use super::rate_limit::{RateLimit, TooMany};
+use super::rate_limit::{RateLimit, TooMany, retry_later};
 use super::signature::{self, SignatureVerdict};
 use crate::api::{ApiProblem, Code};
 use cowhand_engine::fleet::{Delivered, Fleet, FleetError};
@@ -298,10 +297,7 @@ impl IntoResponse for Refused {
             Self::NoMemory => {
                 let message =
                     "there is no memory for this delivery, because too many others are being processed";
-                let mut response = ApiProblem::new(Code::Busy, message).into_response();
-                let wait = HeaderValue::from(RETRY_WITHOUT_MEMORY_SECONDS);
-                response.headers_mut().insert(RETRY_AFTER, wait);
-                response
+                retry_later(ApiProblem::new(Code::Busy, message), RETRY_WITHOUT_MEMORY_SECONDS)
             }
         }
     }
@@ -309,6 +305,7 @@ impl IntoResponse for Refused {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::RETRY_AFTER;
     use futures_util::stream;
 
     use super::*;

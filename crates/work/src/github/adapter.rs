@@ -19,7 +19,8 @@ use super::settings::{ClaimMethod, GitHubSettings};
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
 use crate::{
-    ClaimOwner, Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError,
+    Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, StatedClaimant, WorkSource,
+    WorkSourceError,
 };
 
 /// First part of the ids of the items.
@@ -230,12 +231,12 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn current_owner(&self, item: &WorkItem) -> Result<Option<ClaimOwner>, WorkSourceError> {
+    async fn current_claimant(&self, item: &WorkItem) -> Result<Option<StatedClaimant>, WorkSourceError> {
         let Some(number) = number(&item.id) else { return Ok(None) };
         let marks = self.issues().marks(number).await?;
         Ok(marks
             .holder()
-            .map(|(_, claim)| ClaimOwner { fleet: claim.fleet.clone(), holder: claim.holder.clone() }))
+            .map(|(_, claim)| StatedClaimant { fleet: claim.fleet.clone(), holder: claim.holder.clone() }))
     }
 
     async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::adapter::{GitHubWorkSource, work_item};
 use super::marker::{ClaimMarker, Marks};
 use super::models::Issue;
-use crate::{ClaimOwner, ExpiredClaim, WorkSourceError};
+use crate::{ExpiredClaim, StatedClaimant, WorkSourceError};
 
 /// Known state of claimed issues, by number. Reading an unchanged list of issues does not count against the rate limit,
 /// but reading comments does. So comments are read only if they can have changed.
@@ -48,8 +48,8 @@ impl GitHubWorkSource {
                 if let Some(claim) = left(&marks) {
                     let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
                     let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until},");
-                    let owner = Some(ClaimOwner { fleet: fleet.clone(), holder: holder.clone() });
-                    expired.push(ExpiredClaim { item: work_item(issue)?, left_by, owner });
+                    let claimant = Some(StatedClaimant { fleet: fleet.clone(), holder: holder.clone() });
+                    expired.push(ExpiredClaim { item: work_item(issue)?, left_by, claimant });
                 } else {
                     let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
                     seen.insert(issue.number, known);

@@ -26,12 +26,13 @@ pub struct IssueOrPull {
     pub assignee: Option<String>,
     pub author: String,
     pub created_at: Timestamp,
-    /// Branches of a pull request; `None` for an issue.
-    pub branch: Option<Branch>,
+    /// Details of a pull request; `None` for an issue.
+    pub pull: Option<PullDetails>,
 }
 
+/// Fields that only a pull request has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Branch {
+pub struct PullDetails {
     pub head_ref: String,
     pub head_sha: String,
     pub base_ref: String,
@@ -202,14 +203,14 @@ impl From<Issue> for IssueOrPull {
             assignee: issue.assignee.map(|user| user.login),
             author: issue.user.map(|user| user.login).unwrap_or_default(),
             created_at: issue.created_at,
-            branch: None,
+            pull: None,
         }
     }
 }
 
 impl From<Pull> for IssueOrPull {
     fn from(pull: Pull) -> Self {
-        let branch = Branch {
+        let details = PullDetails {
             head_ref: pull.head.r#ref,
             head_sha: pull.head.sha,
             base_ref: pull.base.r#ref,
@@ -225,7 +226,7 @@ impl From<Pull> for IssueOrPull {
             assignee: pull.assignee.map(|user| user.login),
             author: pull.user.map(|user| user.login).unwrap_or_default(),
             created_at: pull.created_at,
-            branch: Some(branch),
+            pull: Some(details),
         }
     }
 }

@@ -38,7 +38,7 @@ pub use author_permissions::{AuthorPermissions, CollaboratorPermission, Reposito
 pub use client::GitHubClient;
 pub use issues::encoded;
 pub use limits::{extract_rate_limit_info, is_rate_limit_response};
-pub use listing::{Branch, IssueOrPull, Lists};
+pub use listing::{IssueOrPull, Lists, PullDetails};
 pub use quota::{OnWarning, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{ClaimMethod, GitHubSettings};

@@ -1,5 +1,5 @@
-//! Checks of budgets against the usage that a runtime reports: a limit in dollars has no effect without known costs,
-//! and usage that is reported only at the end cannot stop a running job.
+//! Checks of budgets against the usage that a runtime reports: a limit in dollars needs a known price if the runtime
+//! reports only tokens, and usage that is reported only at the end cannot stop a running job.
 
 use crate::budget::{Budget, UsageReporting};
 use crate::config::load::{Draft, Loader};

@@ -155,7 +155,7 @@ const PING: (&str, &str) = ("_ping", "HTTP/1.1 200 OK\r\nApi-Version: 1.52\r\nCo
 fn silent_engine_is_refused() {
     let (_folder, socket) = engine(None);
     let why = refused(&mut at(&socket, IMAGE));
-    assert!(why.contains("does not answer within 10 s"), "{why}");
+    assert!(why.contains("does not answer within 10s"), "{why}");
 }
 
 #[test]

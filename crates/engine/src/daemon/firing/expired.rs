@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::prepare::{PreparedFiring, Preparer, UNFINISHED_CLAIM_TIMEOUT};
 use cowhand_store::TakeResult;
 use cowhand_system::fault;
-use cowhand_work::{ClaimOwner, Claimant, ExpiredClaim, WorkSource};
+use cowhand_work::{Claimant, ExpiredClaim, StatedClaimant, WorkSource};
 
 impl Preparer<'_> {
     /// Releases items with expired claims. An error is only logged, because the next search finds the items again.
@@ -39,9 +39,9 @@ impl Preparer<'_> {
         source: &dyn WorkSource,
         expired: ExpiredClaim,
     ) -> anyhow::Result<()> {
-        let (engine, now, ExpiredClaim { item, left_by, owner }) = (self.engine, self.now(), expired);
+        let (engine, now, ExpiredClaim { item, left_by, claimant }) = (self.engine, self.now(), expired);
         let id = item.id.clone();
-        if self.report_again(firing, &item, owner).await? {
+        if self.report_again(firing, &item, claimant).await? {
             return Ok(());
         }
         let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
@@ -77,11 +77,11 @@ impl Preparer<'_> {
         &self,
         firing: &PreparedFiring<'_>,
         item: &WorkItem,
-        owner: Option<ClaimOwner>,
+        claimant: Option<StatedClaimant>,
     ) -> anyhow::Result<bool> {
-        let (engine, Some(owner)) = (self.engine, owner) else { return Ok(false) };
-        let Ok(job) = owner.holder.parse::<JobId>() else { return Ok(false) };
-        if owner.fleet != engine.store.fleet_id().await? {
+        let (engine, Some(claimant)) = (self.engine, claimant) else { return Ok(false) };
+        let Ok(job) = claimant.holder.parse::<JobId>() else { return Ok(false) };
+        if claimant.fleet != engine.store.fleet_id().await? {
             return Ok(false);
         }
         // If the holder has an item with another id, a person renamed the item while its result waits in the outbox.
@@ -90,9 +90,9 @@ impl Preparer<'_> {
             .items()
             .await?
             .iter()
-            .any(|held| held.holder == owner.holder && held.item.id != item.id)
+            .any(|held| held.holder == claimant.holder && held.item.id != item.id)
         {
-            engine.undelivered.report(owner.holder, self.now());
+            engine.undelivered.report(claimant.holder, self.now());
             engine.outbox.notify_one();
             return Ok(true);
         }

@@ -14,7 +14,7 @@ use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
 use cowhand_store::{FailedItemState, FiringRef, Prepared, TakeResult};
 use cowhand_system::fault;
 use cowhand_work::{
-    Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, guarded,
+    Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, catch_panic,
 };
 
 /// Largest number of items that are claimed together. The number is small, because a claim that is not finished in time
@@ -180,7 +180,7 @@ impl Preparer<'_> {
         item: &WorkItem,
     ) -> anyhow::Result<Option<cowhand_core::id::JobId>> {
         let (store, id) = (&self.engine.store, &item.id);
-        if self.report_again(firing, item, source.claim_owner(item)).await? {
+        if self.report_again(firing, item, source.stated_claimant(item)).await? {
             return Ok(None);
         }
         let Some(mut claim) = self.item_claim(firing, item.clone())? else { return Ok(None) };
@@ -227,7 +227,7 @@ impl Preparer<'_> {
             (picked.item.id.clone(), claimant)
         };
         let claims: Vec<(WorkItemId, Claimant)> = picked.iter().map(claimant).collect();
-        let results = guarded(async { Ok(source.claim_all(&claims).await) }).await;
+        let results = catch_panic(async { Ok(source.claim_all(&claims).await) }).await;
         let (mut results, failure) = match results {
             Ok(results) => (results.into_iter(), None),
             Err(error) => (Vec::new().into_iter(), Some(error.to_string())),

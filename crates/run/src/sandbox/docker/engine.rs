@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cowhand_core::duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::upgrade::Upgraded;
@@ -38,7 +39,7 @@ pub enum EngineError {
     NotRunning(PathBuf),
     #[error("this user has no access to {}; add the user to the group of this socket (often `docker`)", .0.display())]
     Closed(PathBuf),
-    #[error("the engine at {} does not answer within {} s", .0.display(), .1.as_secs())]
+    #[error("the engine at {} does not answer within {}", .0.display(), duration::exact(*.1))]
     Timeout(PathBuf, Duration),
     #[error("the engine refused the request ({status}): {message}")]
     Refused { status: u16, message: String },

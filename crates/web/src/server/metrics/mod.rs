@@ -58,7 +58,7 @@ impl Metrics {
         let latency = [(vec![("operation", "read")], &reads), (vec![("operation", "write")], &writes)];
         page.histograms(
             "cowhand_store_seconds",
-            "Duration of the operations of the store, from the request to the answer.",
+            "Duration of the verbs of the store, from the request to the answer.",
             latency,
         );
         let lag = self.fleet.store().last_event().await? - self.fleet.seen_by_views();
