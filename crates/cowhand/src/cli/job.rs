@@ -214,7 +214,8 @@ pub(super) fn print(job: &JobRecord, json: bool) {
 
 /// Formats a job in one line: `job-… failed after 3s: message`.
 pub(super) fn summary_line(job: &JobRecord) -> String {
-    let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::rounded_seconds(seconds)));
+    let took =
+        job.duration_seconds.map(|seconds| format!(" after {}", duration::rounded_from_seconds(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let why = outcome(job);
     let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 600)) };
@@ -304,7 +305,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("started", at(job.run_started_at)),
         ("next attempt", next.map(|next| format!("{next}{}", with_daemon(is_alone)))),
         ("finished", at(job.finished_at)),
-        ("took", job.duration_seconds.map(duration::rounded_seconds)),
+        ("took", job.duration_seconds.map(duration::rounded_from_seconds)),
         ("attempt", Some(attempt(job))),
         // The node is shown only if it is another node.
         ("node", view.other_node().map(str::to_owned)),

@@ -68,7 +68,7 @@ pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
             job.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
             job.status.to_string(),
             duration::relative_to_now(now, job.started_at),
-            job.duration_seconds.map(duration::rounded_seconds).unwrap_or_default(),
+            job.duration_seconds.map(duration::rounded_from_seconds).unwrap_or_default(),
             print::cell(&job::outcome(job)),
         ]);
     }
