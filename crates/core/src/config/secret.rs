@@ -164,7 +164,9 @@ pub(super) fn may_hold_password(text: &str) -> bool {
 }
 
 /// Returns whether a part of the password of this address may be read as its port, path, query or fragment, because it
-/// contains an unescaped `/`, `\`, `?` or `#`: an `@` follows later, and the first part contains a colon.
+/// contains an unescaped `/`, `\`, `?` or `#`: an `@` follows later, and the first part contains a colon. This is also
+/// true for `http://host:80/@x`, because the same form can be a user `host` with the password `80/`, and a password must
+/// not be sent to a wrong host or be shown. The author of the address can write the `@` of a path as `%40`.
 pub(super) fn has_unescaped_password(address: &str) -> bool {
     let Some((scheme, after)) = address.split_once("://") else { return false };
     let (authority, others) = after.split_at(after.find(['/', '\\', '?', '#']).unwrap_or(after.len()));
@@ -239,6 +241,10 @@ mod tests {
             ("see http://u:Pa<Zq@h, or x@y", &["Pa<Zq", "Pa%3CZq"]),
             ("https://u:Ex02/Zq-x7@m.example/p?mail=a@b.c", &["Ex02/Zq-x7", "Ex02/Zq-x7@m.example/p?mail=a"]),
             ("http://u:1234\\Secret@h/x", &["1234\\Secret"]),
+            ("see http://u:80\"Zq@h:80/1", &["80\"Zq", "80%22Zq"]),
+            ("see http://u:80<Zq/x@h", &["80<Zq/x", "80%3CZq/x"]),
+            ("see \"http://host:80\",\"me@host\" and <a href=\"http://host:80\">me@host</a>", &[]),
+            ("see <http://host:80>, `http://host:80`. me@host", &[]),
             ("see http://host:80/x, or ask me@host", &[]),
             ("see [page](http://host:80/x)(me@host)", &[]),
         ] {
@@ -259,6 +265,7 @@ mod tests {
             ("http://u:Pa01<Zq-x7@127.0.0.1/1", "http://***@127.0.0.1/1"),
             ("http://u:Pa\"Z/q`@h/1", "http://***@h/1"),
             ("see http://u:Pa<Zq@h, or x@y", "see http://***@h, or x@y"),
+            ("see http://u:80\"Zq@h:80/1, or x@y", "see http://***@h:80/1, or x@y"),
             ("postgres://h/x?user=u&password=p&port=1", "postgres://h/x?user=u&password=***&port=1"),
             ("postgres://u:p@h/x?password=p", "postgres://***@h/x?password=***"),
         ] {

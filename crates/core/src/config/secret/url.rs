@@ -24,9 +24,13 @@ impl<'a> Url<'a> {
         let in_authority = |sign: char| sign.is_whitespace() || "/\\?#".contains(sign);
         let is_quote = |sign: char| "\"<>`".contains(sign);
         let first = &after[..find(0, &|sign| in_authority(sign) || is_quote(sign))];
-        // Parsers accept these signs in a password, so they do not end the URL within a password.
-        let in_password =
-            first.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) && !first.contains('@');
+        // Parsers accept quotes in a password, so a quote does not end the URL within a password. After digits, which
+        // may be a port, a quote is within a password if a letter or digit follows: `http://u:80"x@host`. Else the
+        // URL ends there, as in JSON: `"http://host:80","me@host"`.
+        let after_quote = after[first.len()..].strip_prefix(is_quote);
+        let is_before_word = after_quote.is_some_and(|after| after.starts_with(char::is_alphanumeric));
+        let in_password = first.rsplit_once(':').is_some_and(|(_, port)| !is_port(port) || is_before_word)
+            && !first.contains('@');
         if is_whole || in_password {
             let end = find(0, &char::is_whitespace);
             return Self { text: &after[..end], authority: find(0, &in_authority) };
