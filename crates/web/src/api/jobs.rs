@@ -157,6 +157,9 @@ pub struct JobView {
     /// Attempts whose output is on other nodes and not on the node that answers; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_elsewhere: Vec<AttemptElsewhere>,
+    /// Attempts whose output is on the node that answers; absent if all output is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_here: Vec<u32>,
 }
 
 /// Last event about the report of a job's result to the source of its work item.
@@ -251,7 +254,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
-    let OutputPlace { node, elsewhere: output_elsewhere, .. } = api.output_place(job.id()).await?;
+    let OutputPlace { node, elsewhere: output_elsewhere, here: output_here } =
+        api.output_place(job.id()).await?;
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -270,6 +274,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         cancellation,
         node,
         output_elsewhere,
+        output_here,
     }))
 }
 
