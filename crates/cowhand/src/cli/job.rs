@@ -229,7 +229,8 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
     let retry = view.job.retry_of.as_ref().filter(|_| view.job.status == JobStatus::Pending);
     let retry = retry.map(|of| format!(", a retry of {of}")).unwrap_or_default();
-    format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
+    let ended = if view.unsettled { ": it has ended, and the next start settles it" } else { "" };
+    format!("{}{by}{retry}{ended}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
 /// Formats why a pending job waits: `: attempt 1 failed and will be retried: exit code 3; attempt 2 starts in 5m
@@ -277,6 +278,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
     let cancellation = cancellation.as_ref();
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::relative_to_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let status = if view.unsettled { "ended; the next start settles it".to_owned() } else { status };
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
     let cancelling = under_way.map(|cancellation| {

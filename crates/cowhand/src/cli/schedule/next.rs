@@ -184,7 +184,7 @@ impl NextArgs {
                 "it has fired, no daemon runs, and it is prepared when a daemon starts".to_owned()
             }
             _ if view.preparing => "it has fired, and is being prepared".to_owned(),
-            (_, Some(SkipReason::AlreadyRunning)) => {
+            (_, Some(SkipReason::AlreadyRunning)) if view.unsettled == 0 => {
                 "its interval counts from the end of its running job".to_owned()
             }
             (_, Some(SkipReason::NotDue)) if let Some(never) = &view.never_fires => {
