@@ -22,7 +22,7 @@ pub fn exact(limit: impl TryInto<SignedDuration>) -> String {
 }
 
 /// Formats a number of seconds as [`rounded`] does.
-pub fn rounded_seconds(count: u64) -> String {
+pub fn rounded_from_seconds(count: u64) -> String {
     rounded(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX)))
 }
 
@@ -59,7 +59,7 @@ mod tests {
             assert_eq!(rounded(SignedDuration::from_millis(milliseconds)), expected, "{milliseconds}");
         }
         assert_eq!(rounded(SignedDuration::from_secs(-5)), "0s");
-        assert_eq!(rounded_seconds(3_725), "1h 2m");
+        assert_eq!(rounded_from_seconds(3_725), "1h 2m");
         assert_eq!(exact(SignedDuration::from_millis(3_725_500)), "1h 2m 5s 500ms");
         assert_eq!(exact(std::time::Duration::from_mins(1)), "1m");
     }

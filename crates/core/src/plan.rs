@@ -25,7 +25,7 @@ mod pending;
 mod slots;
 mod turn;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -68,9 +68,16 @@ pub struct Snapshot {
     pub boot: Option<BootTime>,
     /// Start of the fleet's daemon, and the gaps in which it could not act.
     pub uptime: Uptime,
+    /// Running jobs that have ended and are not settled, because no daemon runs. Only for people; a plan ignores it.
+    pub unsettled: BTreeSet<JobId>,
 }
 
 impl Snapshot {
+    /// Returns whether the job runs. False for a running job that has ended and is not settled.
+    pub fn runs(&self, job: &LiveJob) -> bool {
+        matches!(job.state, LiveState::Running { .. }) && !self.unsettled.contains(&job.id)
+    }
+
     /// Returns the firings of a schedule that have to be prepared now, in their order.
     pub fn to_prepare(&self, schedule: ScheduleId) -> impl Iterator<Item = &Preparing> {
         let of_schedule = self.preparing.iter().filter(move |firing| firing.schedule == schedule);

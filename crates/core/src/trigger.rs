@@ -270,7 +270,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-macro_rules! words {
+macro_rules! word_enums {
     ($($(#[$attribute:meta])+ $name:ident { $($variant:ident),+ })+) => {$(
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         $(#[$attribute])+
@@ -279,7 +279,7 @@ macro_rules! words {
         pub enum $name { $($variant),+ }
     )+};
 }
-words! {
+word_enums! {
     /// Platform of a chat message.
     ChatPlatform { Slack, Discord }
     /// State of an issue on GitHub, or all states.

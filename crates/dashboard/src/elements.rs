@@ -88,7 +88,7 @@ pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
 /// Shows how long a job ran, or has run so far; `–` for a job that does not run and has no duration.
 pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
     match (job.duration_seconds, job.run_started_at) {
-        (Some(length), Some(_)) => html! { span.number { (duration::rounded_seconds(length)) } },
+        (Some(length), Some(_)) => html! { span.number { (duration::rounded_from_seconds(length)) } },
         (None, Some(since)) if job.status == JobStatus::Running => elapsed(since, now),
         _ => html! { span.muted { "–" } },
     }

@@ -87,6 +87,10 @@ pub struct ScheduleView {
     /// Number of waiting jobs of the schedule.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_waiting: usize,
+    /// Number of jobs of the schedule that have ended and are not settled, because no daemon runs. The next start
+    /// settles them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsettled: usize,
     /// Reason why its trigger can never fire the schedule, for example because its `active_hours` allow none of its
     /// times. A person can still fire it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -308,10 +312,8 @@ impl ScheduleView {
     ) -> Self {
         let record = snapshot.schedules.get(&schedule.id);
         let state = record.map_or(&ScheduleState::Active, |record| &record.state);
-        let is_running = snapshot
-            .jobs
-            .iter()
-            .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
+        let is_running =
+            snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id) && snapshot.runs(job));
         let is_done = record.is_some_and(ScheduleRecord::is_done);
         let (status, trigger_error) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
@@ -392,6 +394,11 @@ impl ScheduleView {
                 .filter(|job| {
                     job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. })
                 })
+                .count(),
+            unsettled: snapshot
+                .jobs
+                .iter()
+                .filter(|job| job.schedule == Some(schedule.id) && snapshot.unsettled.contains(&job.id))
                 .count(),
             never_fires: None,
             over: is_done || schedule.is_over(now),

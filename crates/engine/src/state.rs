@@ -126,7 +126,7 @@ impl StateFolder {
     /// Returns an error if `node` or `job-key` exists and cannot be read, for example because it is a pipe. A start would
     /// fail.
     pub fn check_files(&self) -> io::Result<()> {
-        for path in ["node", "job-key"].map(|name| self.0.join(name)) {
+        for path in [self.0.join("node"), self.0.join("job-key"), self.lock_file()] {
             match read_small(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(damaged(&path, &error)),
                 _ => {}
@@ -235,7 +235,7 @@ mod tests {
     fn pipes_in_place_of_files_are_reported_as_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path());
-        for name in ["node", "job-key", "store.json", "views"] {
+        for name in ["node", "job-key", "daemon.lock", "store.json", "views"] {
             let path = folder.path().join(name);
             let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
             assert!(made.success());
@@ -247,6 +247,12 @@ mod tests {
         let error = state.check_files().unwrap_err().to_string();
         assert!(error.contains("node is damaged: it is a pipe"), "{error}");
         assert_eq!(state.known_node(), None);
+        fs::remove_file(folder.path().join("node")).unwrap();
+        fs::remove_file(folder.path().join("job-key")).unwrap();
+        for error in [state.lock().unwrap_err(), state.check_files().unwrap_err()] {
+            assert!(error.to_string().contains("daemon.lock is damaged: it is a pipe"), "{error}");
+        }
+        assert!(!state.is_locked() && state.lock_holder().is_none() && state.starting_process().is_none());
         let error = state.store_mark().unwrap_err().to_string();
         assert!(error.contains("it is a pipe, not a regular file"), "{error}");
         let mark = StoreMark { id: serde_json::from_str("\"id\"").unwrap(), location: "x".to_owned() };

@@ -174,7 +174,7 @@ fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
 
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.create(true).truncate(false).mode(0o600);
     lock_file::open(&mut options, path)
 }
 

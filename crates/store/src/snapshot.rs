@@ -1,6 +1,8 @@
 //! The input of the planner: every schedule, every job that has not ended, every firing that is being prepared, every
 //! work item that is being claimed, and every provider, at one moment.
 
+use std::collections::BTreeSet;
+
 use cowhand_core::budget::{Amount, SpendingLedger};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
@@ -205,6 +207,7 @@ async fn assemble(
         providers: providers::all(tx).await?,
         boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
         uptime: Uptime::default(),
+        unsettled: BTreeSet::new(),
     })
 }
 

@@ -15,11 +15,11 @@ pub const MAX_KEY_BYTES: u64 = 1 << 20;
 /// Opens a regular file for reading, without blocking.
 pub fn open(path: &Path) -> io::Result<File> {
     // Opening a device can have side effects, so the type of the file is checked first.
-    regular(&fs::metadata(path)?)?;
+    check_regular(&fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     // Another file may have replaced it meanwhile.
-    regular(&file.metadata()?)?;
+    check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
@@ -46,7 +46,8 @@ fn in_words(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{bytes} bytes") }
 }
 
-fn regular(metadata: &fs::Metadata) -> io::Result<()> {
+/// Fails with the kind of the file if it is not a regular file.
+pub(crate) fn check_regular(metadata: &fs::Metadata) -> io::Result<()> {
     let kind = metadata.file_type();
     let what = if kind.is_file() {
         return Ok(());

@@ -120,6 +120,8 @@ fn warn_about_empty_store(loader: &mut Loader<'_>, root: &Node) {
 fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: FleetContext) {
     let retention = take_as_defaults(&mut node, "retention");
     let own = node.remove("defaults").filter(|defaults| !defaults.is_null());
+    let source = own.as_ref().and_then(|defaults| defaults.entry("work_source"));
+    loader.default_work_sources.extend(source.filter(|source| !source.node.is_null()).cloned());
     above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
         if agent(loader, entry, &format!("agents[{index}]"), file, &above).is_none() {

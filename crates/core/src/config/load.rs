@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::checks::unused::{self, UnusedSettings};
 use super::interpolate::interpolate;
-use super::node::{FileId, Location, Node, Sources};
+use super::node::{Entry, FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::resolve::Resolved;
@@ -82,6 +82,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         providers: IndexMap::new(),
         provider_locations: Vec::new(),
         unused: UnusedSettings::default(),
+        default_work_sources: Vec::new(),
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
         traces: None,
@@ -124,6 +125,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     known.check(&mut loader.problems);
     if loader.complete && broken.is_empty() {
         unused::providers(&mut loader, &roster);
+        unused::default_work_sources(&mut loader);
     }
     std::mem::take(&mut loader.unused).report(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
@@ -147,6 +149,8 @@ pub(super) struct Loader<'a> {
     pub provider_locations: Vec<(String, Location)>,
     /// Settings that may have no effect, collected until all agents are known.
     pub unused: UnusedSettings,
+    /// `work_source` in the `defaults` of each fleet.
+    pub default_work_sources: Vec<Entry>,
     pub budget: FleetBudget,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,

@@ -1,11 +1,12 @@
 //! Detection and masking of secrets in the config.
 
-use core::ops::Range;
+mod url;
 
 use serde_json::Value as Json;
 
 use super::node::Scalar;
 use crate::store_address::decoded;
+use url::{Url, is_scheme};
 
 pub const MASK: &str = "***";
 
@@ -72,86 +73,6 @@ pub(super) fn without_user(text: &str) -> Option<String> {
     }
     masked += rest;
     (masked != text).then_some(masked)
-}
-
-/// A URL in a text, without its scheme.
-struct Url<'a> {
-    text: &'a str,
-    /// Length of the part before the first `/`, `\`, `?` or `#`. Most parsers read `\` as `/`.
-    authority: usize,
-}
-
-impl<'a> Url<'a> {
-    /// Returns the URL whose scheme ends at `start` of the text. If the text is a URL without spaces, the URL has all its
-    /// characters. In other texts, a quote or bracket can end the URL.
-    fn of(text: &'a str, start: usize) -> Self {
-        let after = &text[start..];
-        let is_one_word = !text.contains(char::is_whitespace);
-        let is_whole = is_one_word && is_scheme(text[..start].trim_end_matches("://"));
-        let find = |from: usize, ends: &dyn Fn(char) -> bool| {
-            after[from..].find(ends).map_or(after.len(), |end| from + end)
-        };
-        let in_authority = |sign: char| sign.is_whitespace() || "/\\?#".contains(sign);
-        let is_quote = |sign: char| "\"<>`".contains(sign);
-        let first = &after[..find(0, &|sign| in_authority(sign) || is_quote(sign))];
-        // Parsers accept these signs in a password, so they do not end the URL within a password.
-        let in_password =
-            first.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) && !first.contains('@');
-        if is_whole || in_password {
-            let end = find(0, &char::is_whitespace);
-            return Self { text: &after[..end], authority: find(0, &in_authority) };
-        }
-        let ends_url = |sign: char| {
-            sign.is_whitespace() || is_quote(sign) || (!is_one_word && "'()[]{},|".contains(sign))
-        };
-        Self { text: &after[..find(first.len(), &ends_url)], authority: first.len() }
-    }
-
-    /// Returns the part before the `@` of the host. If a password contains an unescaped `/`, `?` or `#`, it seems to be
-    /// a port and a path. So, if the first part contains a colon, the last `@` of the URL counts.
-    fn user_and_password(&self) -> Option<&'a str> {
-        let authority = &self.text[..self.authority];
-        let until = if authority.contains(':') { self.text } else { authority };
-        until.rsplit_once('@').map(|(user, _)| user)
-    }
-
-    /// Returns the passwords before the `@` of the host: as a URL is read, and as it may be meant. If there are several
-    /// `@`, each of them may end the password.
-    fn passwords(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let text = self.text;
-        let (authority, others) = text.split_at(self.authority);
-        let read = authority.rfind('@');
-        let has_colon = authority.contains(':');
-        let meant = others.match_indices('@').filter(move |_| has_colon).map(|(at, _)| authority.len() + at);
-        read.into_iter().chain(meant).filter_map(|at| Some(text[..at].split_once(':')?.1))
-    }
-
-    /// Returns the ranges of the values of `password=` in the query.
-    fn password_parameters(&self) -> Vec<Range<usize>> {
-        let Some(query) = self.text.find('?').map(|at| at + 1) else { return Vec::new() };
-        let end = self.text[query..].find('#').map_or(self.text.len(), |at| query + at);
-        let mut found = Vec::new();
-        let mut start = query;
-        for parameter in self.text[query..end].split('&') {
-            if let Some((key, value)) = parameter.split_once('=')
-                && decoded(key).is_some_and(|key| key.eq_ignore_ascii_case("password"))
-                && !value.is_empty()
-            {
-                found.push(start + key.len() + 1..start + parameter.len());
-            }
-            start += parameter.len() + 1;
-        }
-        found
-    }
-}
-
-fn is_scheme(text: &str) -> bool {
-    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "+-.".contains(sign);
-    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.chars().all(is_sign)
-}
-
-fn is_port(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Returns whether the value of a key that holds an address may contain a password: a colon before an `@`.
@@ -243,7 +164,9 @@ pub(super) fn may_hold_password(text: &str) -> bool {
 }
 
 /// Returns whether a part of the password of this address may be read as its port, path, query or fragment, because it
-/// contains an unescaped `/`, `\`, `?` or `#`: an `@` follows later, and the first part contains a colon.
+/// contains an unescaped `/`, `\`, `?` or `#`: an `@` follows later, and the first part contains a colon. This is also
+/// true for `http://host:80/@x`, because the same form can be a user `host` with the password `80/`, and a password must
+/// not be sent to a wrong host or be shown. The author of the address can write the `@` of a path as `%40`.
 pub(super) fn has_unescaped_password(address: &str) -> bool {
     let Some((scheme, after)) = address.split_once("://") else { return false };
     let (authority, others) = after.split_at(after.find(['/', '\\', '?', '#']).unwrap_or(after.len()));
@@ -318,6 +241,10 @@ mod tests {
             ("see http://u:Pa<Zq@h, or x@y", &["Pa<Zq", "Pa%3CZq"]),
             ("https://u:Ex02/Zq-x7@m.example/p?mail=a@b.c", &["Ex02/Zq-x7", "Ex02/Zq-x7@m.example/p?mail=a"]),
             ("http://u:1234\\Secret@h/x", &["1234\\Secret"]),
+            ("see http://u:80\"Zq@h:80/1", &["80\"Zq", "80%22Zq"]),
+            ("see http://u:80<Zq/x@h", &["80<Zq/x", "80%3CZq/x"]),
+            ("see \"http://host:80\",\"me@host\" and <a href=\"http://host:80\">me@host</a>", &[]),
+            ("see <http://host:80>, `http://host:80`. me@host", &[]),
             ("see http://host:80/x, or ask me@host", &[]),
             ("see [page](http://host:80/x)(me@host)", &[]),
         ] {
@@ -338,6 +265,7 @@ mod tests {
             ("http://u:Pa01<Zq-x7@127.0.0.1/1", "http://***@127.0.0.1/1"),
             ("http://u:Pa\"Z/q`@h/1", "http://***@h/1"),
             ("see http://u:Pa<Zq@h, or x@y", "see http://***@h, or x@y"),
+            ("see http://u:80\"Zq@h:80/1, or x@y", "see http://***@h:80/1, or x@y"),
             ("postgres://h/x?user=u&password=p&port=1", "postgres://h/x?user=u&password=***&port=1"),
             ("postgres://u:p@h/x?password=p", "postgres://***@h/x?password=***"),
         ] {

@@ -13,7 +13,7 @@ use crate::job::{JobRecord, JobStatus};
 
 /// Length in bytes to which the prompt, the summary and the description of the work item are cut in events. The job
 /// itself has the full texts.
-const TEXT_CAP: usize = 16 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 impl Event {
     /// Checks whether events of this type contain the record of their job.
@@ -89,8 +89,8 @@ fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
 fn with_short_texts(mut job: JobRecord) -> JobRecord {
     let description = job.work_item.as_mut().map(|item| &mut item.description);
     for text in [job.prompt.as_mut(), job.summary.as_mut(), description].into_iter().flatten() {
-        if text.len() > TEXT_CAP {
-            *text = cut(text, 0, TEXT_CAP);
+        if text.len() > MAX_TEXT_BYTES {
+            *text = cut(text, 0, MAX_TEXT_BYTES);
         }
     }
     job

@@ -162,14 +162,14 @@ pub struct Skill {
     pub description: Option<String>,
 }
 
-macro_rules! words {
+macro_rules! word_enums {
     ($($name:ident { $($variant:ident),+ })+) => {$(
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($variant),+ }
     )+};
 }
-words! {
+word_enums! {
     LogLevel { Minimal, Standard, Verbose }
     AssistantMessages { Answers, All }
     ChatMode { Mention, Auto }

@@ -78,13 +78,41 @@ fn a_work_source_without_a_schedule_is_reported() {
          - {{name: b, runtime: command, command: [sh], working_directory: x, schedules: {{s: {{type: manual}}}}}}\n"
     );
     all(&[(shared, Nothing)]);
-    let unused = format!("defaults: {{{source}}}\n{}", command("default_prompt: Go."));
-    all(&[(unused, Nothing)]);
     // The agent `a` uses the labels in `defaults`, so the key in `defaults` has an effect.
     let merged = "defaults: {work_source: {type: github, labels: {ready: go}}}\nagents:\n  \
                   - {name: a, default_prompt: Go., work_source: {repo: o/r}, schedules: {s: {type: interval, interval: 5m}}}\n  \
                   - {name: b, runtime: claude, default_prompt: Go.}\n";
-    assert!(!lines(&load_text(merged)).iter().any(|line| line.contains("nothing takes items")), "{merged}");
+    let loaded = load_text(merged);
+    let lines = lines(&loaded);
+    let is_reported =
+        |line: &String| line.contains("nothing takes items") || line.contains("no schedule inherits it");
+    assert!(!lines.iter().any(is_reported), "{merged}: {lines:?}");
+}
+
+#[test]
+fn a_work_source_in_defaults_that_no_schedule_inherits_is_reported() {
+    let defaults = "defaults: {work_source: {type: files, path: tasks}}";
+    let with = |agent: &str| format!("{defaults}\n{}", command(agent));
+    let unused = || {
+        Warning("this `work_source` has no effect: only schedules take items, and no schedule inherits it")
+    };
+    let own = "work_source: {type: files, path: others}";
+    all(&[
+        (with("default_prompt: Go."), unused()),
+        (with(&format!("schedules: {{s: {{type: manual, {own}}}}}")), unused()),
+        (with(&format!("{own}, schedules: {{s: {{type: manual}}}}")), unused()),
+        (with("schedules: {s: {type: manual, work_source: ~}}"), unused()),
+        (with("schedules: {s: {type: manual}}"), Nothing),
+        (with("schedules: {s: {type: manual, work_source: {path: others}}}"), Nothing),
+        (with("work_source: {path: others}, schedules: {s: {type: manual}}"), Nothing),
+        (format!("{defaults}\nagents: []"), Nothing),
+    ]);
+    let loaded = load_text(&with("default_prompt: Go."));
+    assert_eq!(loaded.problems[0].key, "defaults.work_source");
+    // An agent of a sub-fleet inherits the defaults of the fleet above it.
+    let above = format!("{defaults}\nfleets: [{{path: sub/cowhand.yaml}}]");
+    let below = command("schedules: {s: {type: manual}}");
+    answered("in a sub-fleet", &[("cowhand.yaml", &above), ("sub/cowhand.yaml", &below)], &Nothing);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use clap::Args;
 use cowhand_core::duration;
 use jiff::Timestamp;
 
+use super::jobs::status_word;
 use super::print::{self, Table};
 use super::{Failure, location};
 use cowhand_web::api::{AgentView, Page};
@@ -52,7 +53,7 @@ pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
             format!("{}/{}", agent.running, agent.max_concurrent),
             agent.queued.to_string(),
             last.map(|job| job.id.to_string()).unwrap_or_default(),
-            last.map(|job| job.status.to_string()).unwrap_or_default(),
+            last.map(|job| status_word(job.status, job.unsettled)).unwrap_or_default(),
             last.map(|job| duration::relative_to_now(now, job.finished_at.unwrap_or(job.started_at)))
                 .unwrap_or_default(),
             agent

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
-use cowhand_engine::daemon::refuse_taken_node;
+use cowhand_engine::daemon::{ended_sentence, refuse_taken_node};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -37,6 +37,7 @@ pub(super) struct DoctorArgs {
 impl DoctorArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = FleetLocation::find(config)?;
+        FleetLocation::without_ended_note();
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&location.config);
         let daemon_status = wait(async { Ok(ask_daemon(&location.state).await) })?;
         // This advice depends on the free space, so it is built before the check of the store, which can free space on
@@ -56,6 +57,8 @@ impl DoctorArgs {
         let (has_config, has_store) = (findings[0].ok, findings[2].ok);
         let views = if has_config && has_store { schedules(&location) } else { Vec::new() };
         findings.extend(views.iter().filter_map(empty_adoption));
+        let ended = if has_store { ended_sentence(unsettled(&location)) } else { None };
+        findings.extend(ended.map(|ended| Finding { warning: true, ..Finding::works("jobs", ended) }));
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -129,6 +132,13 @@ fn show(finding: &Finding) {
 fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
     let views = location.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items));
     views.unwrap_or_default()
+}
+
+/// Returns the number of jobs that have ended and are not settled. Returns 0 if the fleet does not answer: another check
+/// reports that.
+fn unsettled(location: &FleetLocation) -> usize {
+    let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));
+    status.map_or(0, |status| status.unsettled)
 }
 
 /// Warns of a schedule whose `adopt` names a schedule that the store does not know.

@@ -214,7 +214,8 @@ pub(super) fn print(job: &JobRecord, json: bool) {
 
 /// Formats a job in one line: `job-… failed after 3s: message`.
 pub(super) fn summary_line(job: &JobRecord) -> String {
-    let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::rounded_seconds(seconds)));
+    let took =
+        job.duration_seconds.map(|seconds| format!(" after {}", duration::rounded_from_seconds(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let why = outcome(job);
     let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 600)) };
@@ -228,7 +229,8 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
     let retry = view.job.retry_of.as_ref().filter(|_| view.job.status == JobStatus::Pending);
     let retry = retry.map(|of| format!(", a retry of {of}")).unwrap_or_default();
-    format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
+    let ended = if view.unsettled { ": it has ended, and the next start settles it" } else { "" };
+    format!("{}{by}{retry}{ended}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
 /// Formats why a pending job waits: `: attempt 1 failed and will be retried: exit code 3; attempt 2 starts in 5m
@@ -276,6 +278,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
     let cancellation = cancellation.as_ref();
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::relative_to_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let status = if view.unsettled { "ended; the next start settles it".to_owned() } else { status };
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
     let cancelling = under_way.map(|cancellation| {
@@ -304,7 +307,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("started", at(job.run_started_at)),
         ("next attempt", next.map(|next| format!("{next}{}", with_daemon(is_alone)))),
         ("finished", at(job.finished_at)),
-        ("took", job.duration_seconds.map(duration::rounded_seconds)),
+        ("took", job.duration_seconds.map(duration::rounded_from_seconds)),
         ("attempt", Some(attempt(job))),
         // The node is shown only if it is another node.
         ("node", view.other_node().map(str::to_owned)),

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::duration;
 use cowhand_core::id::JobName;
-use cowhand_core::job::JobRecord;
+use cowhand_core::job::JobStatus;
 use jiff::Timestamp;
 
 use super::job_filter::JobFilterArgs;
@@ -41,14 +41,13 @@ impl JobsArgs {
                 print::json(&listed);
                 return Ok(());
             }
-            let jobs: Vec<JobRecord> = listed.into_iter().map(|listed| listed.job).collect();
-            if jobs.is_empty() {
+            if listed.is_empty() {
                 print::line("no jobs");
             } else {
-                table(&jobs, Timestamp::now()).print();
+                table(&listed, Timestamp::now()).print();
             }
-            if let Some(last) = jobs.last().filter(|_| more) {
-                let (id, filter) = (&last.id, self.filter.arguments());
+            if let Some(last) = listed.last().filter(|_| more) {
+                let (id, filter) = (&last.job.id, self.filter.arguments());
                 print::note(format!(
                     "there are more jobs; `cowhand jobs{filter} --after {id}` shows the next ones, `--all` shows all"
                 ));
@@ -58,19 +57,24 @@ impl JobsArgs {
     }
 }
 
-pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
+pub(super) fn table(jobs: &[ListedJob], now: Timestamp) -> Table {
     let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "CREATED", "TOOK", "OUTCOME"])
         .optional_columns(&["TOOK", "SCHEDULE", "CREATED", "OUTCOME"]);
-    for job in jobs {
+    for ListedJob { job, unsettled, .. } in jobs {
         table.row([
             job.id.to_string(),
             job.agent.to_string(),
             job.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
-            job.status.to_string(),
+            status_word(job.status, *unsettled),
             duration::relative_to_now(now, job.started_at),
-            job.duration_seconds.map(duration::rounded_seconds).unwrap_or_default(),
+            job.duration_seconds.map(duration::rounded_from_seconds).unwrap_or_default(),
             print::cell(&job::outcome(job)),
         ]);
     }
     table
+}
+
+/// Returns the status for a table. A running job that has ended and is not settled is shown as `ended`.
+pub(super) fn status_word(status: JobStatus, unsettled: bool) -> String {
+    if unsettled { "ended".to_owned() } else { status.to_string() }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
 use cowhand_core::config::LoadedConfig;
-use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::job::JobStatus;
 use tempfile::TempDir;
 
 use super::advice::config_argument;
@@ -19,7 +19,6 @@ use cowhand_engine::daemon;
 use cowhand_engine::error::FleetError;
 use cowhand_engine::secrets::redactor_without_daemon;
 use cowhand_engine::state::{StateFolder, StoreMark};
-use cowhand_run::attempt::Attempt;
 use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{JobFilter, Store, StoreError, is_postgres};
@@ -30,6 +29,8 @@ use cowhand_work::{SourceContext, WorkSources};
 
 /// Whether the reason why no daemon can start is in the output of this process.
 static REFUSAL_IS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// Whether the number of jobs that have ended and are not settled is in the output of this process.
+static ENDED_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
 pub(super) struct FleetLocation {
@@ -193,14 +194,22 @@ impl FleetLocation {
         request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut is_alone = false;
+        let mut ended_note = None;
         let answer = wait(async {
             let connection = self.connect().await?;
             is_alone = connection.is_alone();
+            ended_note.clone_from(&connection.ended_note);
             request(&connection).await
         });
         let answer = answer.map_err(|failure| self.with_working_advice(failure));
         if is_alone {
             self.note_refusal();
+        }
+        // A command may connect several times.
+        if let Some(note) = ended_note
+            && !ENDED_IS_SHOWN.swap(true, Ordering::Relaxed)
+        {
+            print::note(note);
         }
         answer
     }
@@ -220,17 +229,17 @@ impl FleetLocation {
         REFUSAL_IS_SHOWN.store(true, Ordering::Relaxed);
     }
 
+    /// Prevents the note about jobs that have ended, because the verb shows their number itself.
+    pub(super) fn without_ended_note() {
+        ENDED_IS_SHOWN.store(true, Ordering::Relaxed);
+    }
+
     /// Connects to the daemon or, if none runs, opens the store alone.
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
         if let Some(client) = Client::of_daemon(&self.state).await? {
             return Ok(Connection { client, location: self, ended_note: None, _empty_folder: None });
         }
-        let alone = self.open_store().await.map_err(without_daemon)?;
-        if let Some(note) = &alone.ended_note {
-            static NOTED: Once = Once::new();
-            NOTED.call_once(|| print::note(note));
-        }
-        Ok(alone)
+        self.open_store().await.map_err(without_daemon)
     }
 
     /// Returns the error with which a start is refused because of attempts that are not settled: their store is
@@ -308,19 +317,9 @@ impl FleetLocation {
 async fn ended_attempts(store: &Store, state: &StateFolder) -> Option<String> {
     let running = JobFilter { status: Some(JobStatus::Running), ..JobFilter::default() };
     let jobs = store.jobs(running, MAX_CHECKED).await.ok()?;
-    let has_ended =
-        |job: &&Job| matches!(Attempt::new(state.path(), job.id(), job.attempts()).ending(), Ok(Some(_)));
-    match jobs.iter().filter(has_ended).count() {
-        0 => None,
-        1 => Some(
-            "no daemon runs, and 1 job that is shown as running has ended; its result is recorded when a daemon starts"
-                .to_owned(),
-        ),
-        count => Some(format!(
-            "no daemon runs, and {count} jobs that are shown as running have ended; their results are recorded when a \
-             daemon starts"
-        )),
-    }
+    let jobs = jobs.iter().map(|job| job.id().clone()).collect();
+    let ended = daemon::ended_sentence(daemon::ended_jobs(state, jobs).await.ok()?.len())?;
+    Some(format!("no daemon runs; {ended}"))
 }
 
 /// Maximum number of running jobs whose attempts are checked.
@@ -381,7 +380,7 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
 pub(super) struct Connection<'p> {
     client: Client,
     location: &'p FleetLocation,
-    /// Sentence about jobs that are shown as running and have ended, if no daemon runs.
+    /// Sentence about jobs that have ended and are not settled, if no daemon runs.
     ended_note: Option<String>,
     _empty_folder: Option<TempDir>,
 }

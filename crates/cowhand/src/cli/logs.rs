@@ -59,6 +59,10 @@ impl LogsArgs {
             let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
             // If the job runs on another node, only the output that is already on this node is printed.
             let follow = self.follow && !runs_elsewhere(&view);
+            // A line before each later attempt names it. The first one is named only if the output is not complete.
+            if !self.json && view.output_here.first() == Some(&1) {
+                print::line(styled("── attempt 1", FAINT));
+            }
             let interrupt_note =
                 format!("{id} continues; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
             let output = async {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::location::Connection;
 use super::{Failure, jobs, print};
 use cowhand_engine::error::schedule_left;
-use cowhand_web::api::{ApiProblem, Code, Page, StatusView, removed_agent_sentence, segment};
+use cowhand_web::api::{ApiProblem, Code, ListedJob, Page, StatusView, removed_agent_sentence, segment};
 
 /// Largest number of jobs shown, the newest first.
 const MAX_JOBS_SHOWN: u32 = 10;
@@ -29,7 +29,7 @@ pub(super) async fn show(
     let of_schedule = schedule.map(|name| format!("&schedule={}", segment(name.as_str())));
     let (name, of_schedule) = (segment(agent.as_str()), of_schedule.unwrap_or_default());
     let address = format!("jobs?agent={name}&limit={MAX_JOBS_SHOWN}{of_schedule}");
-    let jobs: Vec<JobRecord> = match client.get::<Page<JobRecord>>(&address).await {
+    let jobs: Vec<ListedJob> = match client.get::<Page<ListedJob>>(&address).await {
         Ok(page) => page.items,
         Err(other) if other.code != Code::NotFound => return Err(other.into()),
         Err(_) => Vec::new(),
@@ -42,9 +42,10 @@ pub(super) async fn show(
         return Err(problem.into());
     }
     if json {
+        let records: Vec<&JobRecord> = jobs.iter().map(|listed| &listed.job).collect();
         print::json(&json!({
             "agent": agent, "schedule": schedule, "in_config": false, "daemon_running": !client.is_alone(),
-            "gone": gone, "gone_schedule": gone_schedule, "jobs": jobs,
+            "gone": gone, "gone_schedule": gone_schedule, "jobs": records,
         }));
         return Ok(());
     }

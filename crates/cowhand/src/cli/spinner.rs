@@ -74,7 +74,7 @@ impl Spinner {
                         continue;
                     }
                     let frame = frames.next().copied().unwrap_or_default();
-                    let line = format!("{frame} {} {}", self.text.borrow(), duration::rounded_seconds(since.elapsed().as_secs()));
+                    let line = format!("{frame} {} {}", self.text.borrow(), duration::rounded_from_seconds(since.elapsed().as_secs()));
                     draw(&fitting(&line, width()));
                 }
             }

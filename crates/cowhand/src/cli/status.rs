@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::agents::table;
 use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, complete, doctor, job, print, removed, schedule};
+use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -70,6 +71,7 @@ impl StatusArgs {
             None
         };
         FleetLocation::without_refusal_note();
+        FleetLocation::without_ended_note();
         if self.json {
             status.daemon.store_problem = status.daemon.store_problem.or(store_change);
             print::json(&status);
@@ -78,6 +80,9 @@ impl StatusArgs {
         let now = Timestamp::now();
         print::prose(&daemon_line(&status.daemon, client.location(), now).await, 2);
         print_store_problem(status.daemon.store_problem.as_deref());
+        if let Some(ended) = ended_sentence(status.unsettled) {
+            print::prose(&format!("{}: {ended}", print::styled("not settled", print::ODD)), 2);
+        }
         if let Some(change) = store_change {
             print::prose(&format!("{}: {change}", print::styled("store", print::ODD)), 2);
         }
@@ -282,8 +287,8 @@ async fn add_waiting_jobs(
         client.get(&format!("jobs?status=pending&limit={MAX_JOBS_SHOWN}{agent}")).await?;
     for next in status.agents.iter().filter(|view| is_full(view)).filter_map(|view| view.next_job.as_ref()) {
         if !pending.items.iter().any(|listed| listed.job.id == *next) {
-            let JobView { job, waits, .. } = client.get(&format!("jobs/{next}")).await?;
-            pending.items.push(ListedJob { job, waits });
+            let JobView { job, waits, unsettled, .. } = client.get(&format!("jobs/{next}")).await?;
+            pending.items.push(ListedJob { job, waits, unsettled });
         }
     }
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
@@ -293,7 +298,8 @@ async fn add_waiting_jobs(
         status.gone.iter().any(|gone| gone.agent == job.agent)
             || status.gone_schedules.iter().any(of_schedule)
     };
-    for ListedJob { job, waits } in pending.items.into_iter().rev().filter(|listed| !is_gone(&listed.job)) {
+    for ListedJob { job, waits, .. } in pending.items.into_iter().rev().filter(|listed| !is_gone(&listed.job))
+    {
         let agent = status.agents.iter().find(|view| view.name == job.agent).filter(|view| is_full(view));
         let shown_elsewhere = |waits: &Waits| match (waits.reason, agent) {
             (SkipReason::UsageLimit, _) => true,

@@ -18,6 +18,7 @@ use super::location::{Connection, FleetLocation};
 use super::print;
 use super::schedule::{AgentOrSchedule, ScheduleFullName};
 use super::{Failure, complete, job, location, number, removed, status};
+use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_engine::queues::skipped_files::SkippedFiles;
@@ -231,6 +232,12 @@ fn describe_state(
     let mut lines = vec![first_line(view, firings, now)];
     if let Some(location) = fleet_without_daemon {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
+    }
+    // The reason `AlreadyRunning` has a note about it.
+    if let Some(ended) = ended_sentence(view.unsettled)
+        && view.skip_note_reason != Some(SkipReason::AlreadyRunning)
+    {
+        lines.push(format!("Of its jobs, {ended}."));
     }
     // If the clock does not fire the schedule, its note already states that.
     let never = view.never_fires.as_ref().filter(|_| view.is_by_clock());

@@ -359,3 +359,24 @@ fn pipe_as_config_file_is_refused() {
     assert!(said.code == Some(3) && said.stderr.contains("it is a pipe"), "{:?} {}", said.code, said.stderr);
     assert_eq!(scene.run(&["-c", "cowhand.yaml", "stop"]).code, Some(0));
 }
+
+#[test]
+fn pipe_as_lock_file_is_refused() {
+    let scene = Scene::new();
+    let state = scene.root.join(".cowhand");
+    let lock = state.join("daemon.lock");
+    fs::create_dir(&state).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    let reason = "daemon.lock is damaged: it is a pipe, not a regular file; remove it if no agent runs";
+    let refused = scene.run(&["start", "-d", "--no-server"]);
+    assert!(refused.code != Some(0) && refused.stderr.contains(reason), "{}", refused.stderr);
+    let found = scene.run(&["doctor"]);
+    assert!(found.stdout.contains(reason), "{}", found.stdout);
+    assert_eq!(scene.run(&["status"]).code, Some(0));
+    fs::remove_file(&lock).unwrap();
+    scene.start();
+    // The running daemon holds another file now, and the commands do not wait for the pipe.
+    fs::remove_file(&lock).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    assert_eq!(scene.run(&["status"]).code, Some(0));
+}

@@ -15,7 +15,9 @@ agents:
     runtime: command
     command: *asks
     default_prompt: Work.
-    schedules: {idle: {type: manual, prompt: Work.}}
+    schedules:
+      idle: {type: manual, prompt: Work.}
+      yearly: {type: cron, cron: '@yearly', prompt: Work.}
   - {name: other, runtime: command, command: [sh, -c, cat], default_prompt: Work.}
 "#;
 
@@ -57,6 +59,13 @@ fn used_up_provider_holds_jobs_until_unpark() {
     let list = scene.run(&["schedule", "list"]).stdout;
     let of_idle = list.lines().find(|line| line.contains("second/idle")).unwrap();
     assert!(of_idle.contains("usage_limit: shared is used up"), "{list}");
+    let next = scene.run(&["schedule", "next"]).stdout;
+    let next = next.split_whitespace().collect::<Vec<_>>().join(" ");
+    let until = scene.job(&first)["waits"]["until"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let note = format!("jobs of second/yearly wait until {until:.0} at the latest: {used_up}");
+    assert!(next.contains(&note), "{next}");
+    let next = scene.run(&["schedule", "next", "second/yearly"]).stdout;
+    assert!(next.split_whitespace().collect::<Vec<_>>().join(" ").contains(&note), "{next}");
     let events = scene.run(&["events", "--limit", "100"]).stdout;
     assert!(events.contains("job:parked"), "{events}");
 

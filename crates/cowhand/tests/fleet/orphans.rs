@@ -198,12 +198,35 @@ fn suspended_node_ends_attempt_of_job_taken_over() {
     // Each node has the output of its own attempt.
     let without_output = |mut job: Value| {
         let elsewhere = job.as_object_mut().unwrap().remove("output_elsewhere").unwrap();
+        job.as_object_mut().unwrap().remove("output_here").unwrap();
         (elsewhere[0]["attempt"].clone(), job)
     };
     let ((second_attempt, on_first), (first_attempt, on_second)) =
         (without_output(first.job(&job)), without_output(shown));
     assert_eq!((first_attempt, second_attempt), (1.into(), 2.into()));
     assert_eq!(on_first, on_second, "a job that has ended does not change");
+    let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Each node names the attempts whose output it has, and the node of the other attempt.
+    let name =
+        |scene: &Scene| fs::read_to_string(scene.root.join(".cowhand/node")).unwrap().trim().to_owned();
+    let said = first.run(&["logs", &job]);
+    assert!(said.stdout.starts_with("── attempt 1\n"), "{}", said.stdout);
+    let (own, other) =
+        ("this node has only the output of attempt 1 of", format!("of attempt 2 on node {}", name(&second)));
+    assert!(
+        on_one_line(&said.stderr).contains(own) && on_one_line(&said.stderr).contains(&other),
+        "{}",
+        said.stderr
+    );
+    let said = second.run(&["logs", &job]);
+    assert!(said.stdout.starts_with("── attempt 2"), "{}", said.stdout);
+    let (own, other) =
+        ("this node has only the output of attempt 2 of", format!("of attempt 1 on node {}", name(&first)));
+    assert!(
+        on_one_line(&said.stderr).contains(own) && on_one_line(&said.stderr).contains(&other),
+        "{}",
+        said.stderr
+    );
 }
 
 /// `stop --keep-agents` leaves the agent to its keeper; another node takes the job over meanwhile.

@@ -180,16 +180,64 @@ fn verbs_without_daemon_say_that_a_running_job_has_ended() {
     wait_until("it to run", || scene.root.join("up").exists().then_some(()));
     let waiting = scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned();
     scene.kill_daemon();
-    let note = "1 job that is shown as running has ended; its result is recorded when a daemon starts";
-    assert!(!scene.run(&["status"]).stderr.contains(note), "it still runs");
+    let note = "1 job has ended, and the next start settles it";
+    assert!(!scene.run(&["status"]).stdout.contains(note), "it still runs");
+    let status = scene.json(&["status"]);
+    assert_eq!((&status["running"], &status["unsettled"]), (&1.into(), &0.into()), "{status:#}");
     scene.write("end", "");
     wait_until("its keeper to say how it ended", || {
         attempt(&scene).join("ending.json").exists().then_some(())
     });
-    for verb in [&["status"][..], &["jobs"], &["schedule", "list"]] {
-        let said = scene.run(verb).stderr;
+    for verb in [&["status"][..], &["doctor"], &["jobs"], &["agents"], &["schedule", "list"]] {
+        let said = scene.run(verb);
+        let said = said.stdout + &said.stderr;
         assert_eq!(said.split_whitespace().collect::<Vec<_>>().join(" ").matches(note).count(), 1, "{said}");
     }
+    let status = scene.json(&["status"]);
+    let agent = &status["agents"][0];
+    assert_eq!((&status["running"], &status["unsettled"]), (&0.into(), &1.into()), "{status:#}");
+    assert_eq!((&agent["running"], &agent["unsettled"]), (&0.into(), &1.into()), "{status:#}");
+    assert!(scene.run(&["status"]).stdout.contains("not settled: 1 job has ended"));
+    let found = scene.json(&["doctor"]);
+    let is_finding = |finding: &&Value| finding["what"] == "jobs" && finding["warning"] == true;
+    assert!(found.as_array().unwrap().iter().any(|finding| is_finding(&finding)), "{found:#}");
+    let jobs = scene.json(&["jobs"]);
+    let ended = jobs.as_array().unwrap().iter().find(|job| job["unsettled"] == true).unwrap();
+    assert_eq!(ended["status"], "running");
+    let ended = ended["id"].as_str().unwrap();
+    let list = scene.run(&["jobs"]).stdout;
+    let row = list.lines().find(|line| line.contains(ended)).unwrap();
+    assert!(row.contains("ended") && !row.contains("running"), "{list}");
+    let shown = scene.run(&["job", ended]).stdout;
+    assert!(shown.contains("ended; the next start settles it"), "{shown}");
     let said = scene.run(&["job", &waiting]).stdout;
     assert!(said.contains("no daemon runs; it starts when a daemon does"), "{said}");
+}
+
+/// `why` and `schedule list` agree with `status` about a schedule whose job has ended while no daemon runs.
+#[test]
+fn schedule_of_an_ended_job_is_not_running_without_a_daemon() {
+    let scene = Scene::with(
+        "agents:\n  - name: slow\n    runtime: command\n    command: [sh, -c, 'touch up; while [ ! -e end ]; do sleep 0.05; done']\n    \
+         default_prompt: Work.\n    schedules:\n      often: {type: interval, interval: 1h}\n",
+    );
+    scene.start();
+    wait_until("it to run", || scene.root.join("up").exists().then_some(()));
+    scene.kill_daemon();
+    assert!(scene.run(&["why", "slow/often"]).stdout.contains("slow/often is running now."));
+    scene.write("end", "");
+    wait_until("its keeper to say how it ended", || {
+        attempt(&scene).join("ending.json").exists().then_some(())
+    });
+    let said = scene.run(&["why", "slow/often"]).stdout;
+    let row = said.lines().find(|line| line.contains("it was due")).unwrap();
+    assert!(said.contains("is on, and not running now") && row.contains("ended"), "{said}");
+    assert!(said.contains("its job has ended, and the next start settles it"), "{said}");
+    let list = scene.run(&["schedule", "list"]).stdout;
+    assert!(list.contains("its job has ended, and the next start settles it"), "{list}");
+    assert!(!list.contains("running"), "{list}");
+    let next = scene.run(&["schedule", "next", "slow/often"]).stdout;
+    assert!(next.contains("its job has ended, and the next start settles it"), "{next}");
+    let view = scene.json(&["schedule", "list"]);
+    assert_eq!((&view[0]["status"], &view[0]["unsettled"]), (&"idle".into(), &1.into()), "{view:#}");
 }

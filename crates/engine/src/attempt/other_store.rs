@@ -93,6 +93,28 @@ pub fn unsettled_jobs(state: &StateFolder) -> Result<UnsettledJobs, FleetError> 
     Ok(UnsettledJobs { running, keepers, ended, running_hooks, ended_hooks })
 }
 
+/// Returns those of the running jobs whose attempts in this state folder have ended and are not settled.
+pub async fn ended_jobs(
+    state: &StateFolder,
+    running: BTreeSet<JobId>,
+) -> Result<BTreeSet<JobId>, FleetError> {
+    if running.is_empty() {
+        return Ok(running);
+    }
+    let state = state.clone();
+    let unsettled = run_blocking(move || unsettled_jobs(&state)).await?;
+    Ok(unsettled.ended.into_iter().filter(|job| running.contains(job)).collect())
+}
+
+/// Says how many jobs have ended and are not settled; none if there are no such jobs.
+pub fn ended_sentence(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 job has ended, and the next start settles it".to_owned()),
+        more => Some(format!("{more} jobs have ended, and the next start settles them")),
+    }
+}
+
 /// A shell hook that began and whose folder still exists.
 struct BegunHook {
     attempt: Attempt,

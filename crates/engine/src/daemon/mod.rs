@@ -37,7 +37,9 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 pub use self::uptime::refuse_taken_node;
-pub use crate::attempt::other_store::{former_store, refuse_other_store, unsettled_jobs};
+pub use crate::attempt::other_store::{
+    ended_jobs, ended_sentence, former_store, refuse_other_store, unsettled_jobs,
+};
 pub use crate::attempt::outcome_file::termination;
 use crate::attempt::{AttemptTask, workspaces};
 use crate::backup;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cowhand_core::cut::cut;
-use cowhand_core::duration::rounded_seconds;
+use cowhand_core::duration::rounded_from_seconds;
 use cowhand_core::hook::{HOOK_RETRIES, HookEvent};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
@@ -15,7 +15,7 @@ use super::{HookCall, HookResult};
 
 const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest text, in bytes. Discord accepts 4096 characters; Slack accepts 3000 characters without cutting them.
-const TEXT_CAP: usize = 2_800;
+const MAX_TEXT_BYTES: usize = 2_800;
 
 pub(super) async fn discord(
     call: &HookCall<'_>,
@@ -142,7 +142,7 @@ impl Message {
         let event = call.taken.run.event;
         let error = result["error"].as_str().map(|error| format!("{error}\n\n"));
         let schedule = job["scheduleName"].as_str().map(|name| format!(" · {name}"));
-        let duration = rounded_seconds(job["durationMs"].as_u64().unwrap_or_default() / 1000);
+        let duration = rounded_from_seconds(job["durationMs"].as_u64().unwrap_or_default() / 1000);
         Self {
             id: format!("{}.{}", call.taken.job, call.taken.run.number),
             event,
@@ -150,7 +150,7 @@ impl Message {
             text: cut(
                 format!("{}{}", error.unwrap_or_default(), text_of(&result["output"])).trim(),
                 0,
-                TEXT_CAP,
+                MAX_TEXT_BYTES,
             ),
             footer: format!("{}{} · {duration}", text_of(&job["id"]), schedule.unwrap_or_default()),
             at: text_of(&job["completedAt"]),

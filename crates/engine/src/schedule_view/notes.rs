@@ -74,6 +74,10 @@ impl ScheduleView {
             self.skip_reason = Some(SkipReason::AtCapacity);
             return self.with_note(SkipReason::AtCapacity, wait.until, wait.sentence);
         }
+        if self.unsettled > 0 && self.skip_reason == Some(SkipReason::AlreadyRunning) {
+            let note = "its job has ended, and the next start settles it";
+            return self.with_note(SkipReason::AlreadyRunning, None, note.to_owned());
+        }
         if self.status != ScheduleStatus::Running
             && let Some(job) = snapshot.first_ready(agent, schedule.id, now)
         {

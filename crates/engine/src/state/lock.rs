@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use super::StateFolder;
+use super::{StateFolder, damaged, read_small};
 use cowhand_system::lock_file;
 
 const LOCK: &str = "daemon.lock";
@@ -72,8 +72,11 @@ impl StateFolder {
 
     fn try_lock_file(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
-        options.read(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let file = lock_file::open(&mut options, &self.lock_file())?;
+        options.read(true).create(true).truncate(false).mode(0o600);
+        let file = lock_file::open(&mut options, &self.lock_file()).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => damaged(&self.lock_file(), &error),
+            _ => error,
+        })?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -107,7 +110,7 @@ impl StateFolder {
 
     /// Returns the process whose pid follows this word in the lock file, if it has not ended.
     fn pid_after(&self, word: &str) -> Option<u32> {
-        let text = fs::read_to_string(self.lock_file()).ok()?;
+        let text = String::from_utf8(read_small(&self.lock_file()).ok()?).ok()?;
         let pid = text.trim().strip_prefix(word)?.parse().ok()?;
         fs::exists(format!("/proc/{pid}")).unwrap_or_default().then_some(pid)
     }

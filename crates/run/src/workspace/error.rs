@@ -14,7 +14,7 @@ use cowhand_system::beneath::NotOpened;
 pub enum WorkspaceError {
     #[error("cannot run git in {}: {error}", directory.display())]
     GitNotStarted { directory: PathBuf, error: io::Error },
-    #[error("git {command} took longer than {}", duration::rounded_seconds(limit.as_secs()))]
+    #[error("git {command} took longer than {}", duration::rounded_from_seconds(limit.as_secs()))]
     GitTookTooLong { command: String, limit: Duration },
     #[error("git was stopped")]
     GitStopped,

@@ -50,7 +50,7 @@ pub fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
             Err(SetupFailure::CannotStart(sentence(format!("cannot be waited for: {error}"))))
         }
         Err(ChildError::TimedOut(limit)) => {
-            Err(failed(format!("took longer than {}", duration::rounded_seconds(limit.as_secs()))))
+            Err(failed(format!("took longer than {}", duration::rounded_from_seconds(limit.as_secs()))))
         }
         Err(ChildError::Stopped) => Err(SetupFailure::Stopped),
     }

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
-use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
 use cowhand_core::roster::Agent;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -30,6 +30,9 @@ pub struct AgentView {
     pub schedules: Vec<ScheduleName>,
     pub max_concurrent: u32,
     pub running: usize,
+    /// Jobs that have ended and are not settled, because no daemon runs; the next start settles them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsettled: usize,
     /// Jobs that wait for a place, or for another attempt.
     pub queued: usize,
     /// Waiting job that gets the next free place.
@@ -52,6 +55,14 @@ pub struct LastJob {
     pub status: JobStatus,
     pub started_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub(super) const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// First coming firing of the agent's schedules.
@@ -131,6 +142,7 @@ const MAX_REFUSAL_AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Numbers of jobs that have not ended, and the agents and schedules that are no longer in the config.
 pub(super) struct AgentCounts {
     pub(super) running: usize,
+    pub(super) unsettled: usize,
     /// Number of pending jobs.
     pub(super) queued: usize,
     pub(super) gone: Vec<RemovedAgent>,
@@ -145,13 +157,14 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, ApiProblem> {
 pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, AgentCounts), ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let (snapshot, newest) = api.store.snapshot_and_newest_jobs(&roster, now).await?;
-    let snapshot = api.with_uptime(snapshot, now).await?;
+    let snapshot = api.with_local_state(snapshot, now).await?;
     let schedules = schedules_of(&roster, &snapshot, now);
     let mut newest: HashMap<AgentName, Job> =
         newest.into_iter().map(|job| (job.agent().clone(), job)).collect();
     let mut views = Vec::with_capacity(roster.agents.len());
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
+        let last_job = last_job.map(|job| LastJob { unsettled: snapshot.unsettled.contains(&job.id), ..job });
         // Only jobs of agents with `followups` may ask for a follow-up, so only their requests can be refused.
         let refused = match &agent.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
@@ -164,10 +177,12 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
             ..AgentView::of(agent, &snapshot, &schedules, now)
         });
     }
-    let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+    let pending = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
+    let running = snapshot.jobs.iter().filter(|job| snapshot.runs(job)).count();
     let gone = RemovedAgent::all(&roster, &snapshot);
     let gone_schedules = RemovedSchedule::all(&roster, &snapshot);
-    Ok((views, AgentCounts { running, queued: snapshot.jobs.len() - running, gone, gone_schedules }))
+    let (queued, unsettled) = (pending.count(), snapshot.unsettled.len());
+    Ok((views, AgentCounts { running, unsettled, queued, gone, gone_schedules }))
 }
 
 /// Returns the type and the location of the agent's work source, if no schedule takes items from it.
@@ -183,6 +198,7 @@ impl AgentView {
         let next = agent_schedules.filter_map(|view| {
             Some(AgentNextFiring { schedule: view.schedule.clone(), at: view.next_run_at? })
         });
+        let is_unsettled = |job: &LiveJob| snapshot.unsettled.contains(&job.id);
         Self {
             name: agent.name.clone(),
             description: agent.description.clone(),
@@ -190,7 +206,16 @@ impl AgentView {
             directory: agent.directory.display().to_string(),
             schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
             max_concurrent: agent.max_concurrent,
-            running: snapshot.jobs.iter().filter(|job| job.takes_place_of(agent)).count(),
+            running: snapshot
+                .jobs
+                .iter()
+                .filter(|job| job.takes_place_of(agent) && !is_unsettled(job))
+                .count(),
+            unsettled: snapshot
+                .jobs
+                .iter()
+                .filter(|job| job.agent == agent.name && is_unsettled(job))
+                .count(),
             queued: waiting.filter(|job| job.agent == agent.name).count(),
             next_job: snapshot.next_to_start(agent, now).map(|job| job.id.clone()),
             untaken_work: untaken_work(agent),
@@ -208,6 +233,6 @@ fn runtime(agent: &Agent) -> &'static str {
 impl From<Job> for LastJob {
     fn from(job: Job) -> Self {
         let JobRecord { id, status, started_at, finished_at, .. } = JobRecord::from(job);
-        Self { id, status, started_at, finished_at }
+        Self { id, status, started_at, finished_at, unsettled: false }
     }
 }

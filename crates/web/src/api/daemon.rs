@@ -29,6 +29,10 @@ pub struct StatusView {
     /// Number of running jobs of all agents.
     #[serde(default)]
     pub running: usize,
+    /// Number of jobs that have ended and are not settled, because no daemon runs; the next start settles them. They do
+    /// not count as running.
+    #[serde(default)]
+    pub unsettled: usize,
     /// Number of waiting jobs, including those of agents that are no longer in the config.
     #[serde(default)]
     pub queued: usize,
@@ -102,7 +106,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
     let untold = undelivered(&api.store, now).await?;
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
-    let (agents, agents::AgentCounts { running, queued, gone, gone_schedules }) =
+    let (agents, agents::AgentCounts { running, unsettled, queued, gone, gone_schedules }) =
         agents::views_and_counts(&api).await?;
     let unfinished_workspaces = match api.daemon() {
         Ok(daemon) => daemon.unfinished_workspaces().await?,
@@ -113,6 +117,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         daemon,
         agents,
         running,
+        unsettled,
         queued,
         asks,
         parked,

@@ -84,7 +84,12 @@ pub(super) async fn list(
     let is_full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| is_full).map(|job| job.id().to_string());
     let waits = waits::of_jobs(&api, &items).await?;
-    let to_listed = |(job, waits): (Job, Option<Waits>)| ListedJob { job: job.into(), waits };
+    let running = items.iter().filter(|job| job.status() == JobStatus::Running);
+    let unsettled = api.unsettled(running.map(|job| job.id().clone()).collect()).await;
+    let to_listed = |(job, waits): (Job, Option<Waits>)| {
+        let unsettled = unsettled.contains(job.id());
+        ListedJob { job: job.into(), waits, unsettled }
+    };
     Ok(Json(Page { items: items.into_iter().zip(waits).map(to_listed).collect(), next_cursor }))
 }
 
@@ -105,6 +110,10 @@ pub struct ListedJob {
     /// Reason why a pending job does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
+    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`. The next start
+    /// settles it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
 }
 
 /// Job with its asks, hooks, follow-ups and workspace.
@@ -157,6 +166,13 @@ pub struct JobView {
     /// Attempts whose output is on other nodes and not on the node that answers; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_elsewhere: Vec<AttemptElsewhere>,
+    /// Attempts whose output is on the node that answers; absent if all output is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_here: Vec<u32>,
+    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`. The next start
+    /// settles it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
 }
 
 /// Last event about the report of a job's result to the source of its work item.
@@ -251,7 +267,10 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
-    let OutputPlace { node, elsewhere: output_elsewhere, .. } = api.output_place(job.id()).await?;
+    let OutputPlace { node, elsewhere: output_elsewhere, here: output_here } =
+        api.output_place(job.id()).await?;
+    let running = Some(job.id().clone()).filter(|_| job.status() == JobStatus::Running);
+    let unsettled = !api.unsettled(running.into_iter().collect()).await.is_empty();
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -270,6 +289,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         cancellation,
         node,
         output_elsewhere,
+        output_here,
+        unsettled,
     }))
 }
 

@@ -45,6 +45,7 @@ mod waits;
 mod work;
 mod workspaces;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
@@ -54,7 +55,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get};
 use cowhand_core::id::JobId;
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::Snapshot;
+use cowhand_core::plan::{LiveState, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::server::Scope;
 use cowhand_core::uptime::Uptime;
@@ -62,6 +63,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use cowhand_engine::daemon::ended_jobs;
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::redact::Redactor;
@@ -260,10 +262,12 @@ impl Api {
     /// them.
     async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         let snapshot = self.store.snapshot_of(roster, now).await?;
-        self.with_uptime(snapshot, now).await
+        self.with_local_state(snapshot, now).await
     }
 
-    async fn with_uptime(&self, mut snapshot: Snapshot, now: Timestamp) -> Result<Snapshot, StoreError> {
+    /// Adds what only this process knows if no daemon runs: since when nobody fires due times, and which jobs have
+    /// ended.
+    async fn with_local_state(&self, mut snapshot: Snapshot, now: Timestamp) -> Result<Snapshot, StoreError> {
         if let ApiBackend::Alone { .. } = &self.backend {
             let present = Moment { wall: now, boot: snapshot.boot };
             snapshot.uptime = Uptime::since(present);
@@ -271,8 +275,19 @@ impl Api {
             if let Some(since) = self.store.others_since(String::new()).await? {
                 snapshot.uptime.add_daemon(since, present);
             }
+            let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
+            snapshot.unsettled = self.unsettled(running.map(|job| job.id.clone()).collect()).await;
         }
         Ok(snapshot)
+    }
+
+    /// Returns those of the running jobs that have ended and are not settled. Empty if a daemon runs, because the daemon
+    /// settles them, and if the state folder cannot be read.
+    async fn unsettled(&self, running: BTreeSet<JobId>) -> BTreeSet<JobId> {
+        match &self.backend {
+            ApiBackend::Daemon(_) => BTreeSet::new(),
+            ApiBackend::Alone { .. } => ended_jobs(&self.state, running).await.unwrap_or_default(),
+        }
     }
 
     pub fn state(&self) -> &StateFolder {

@@ -24,14 +24,14 @@ pub(super) struct OutputPlace {
     pub(super) node: Option<String>,
     /// Attempts whose output is not on this node, in order.
     pub(super) elsewhere: Vec<AttemptElsewhere>,
-    /// True if all attempts, and at least one, are in `elsewhere`.
-    pub(super) has_none_here: bool,
+    /// Attempts whose output is on this node; empty if `elsewhere` is empty.
+    pub(super) here: Vec<u32>,
 }
 
 impl OutputPlace {
     /// Returns the node of the last attempt, if this node has no output of the job.
     pub(super) fn only_node(&self) -> Option<&str> {
-        self.other_node().filter(|_| self.has_none_here)
+        self.other_node().filter(|_| self.here.is_empty())
     }
 
     /// Returns the node that has the output of the last attempt, if that is another node.
@@ -61,15 +61,24 @@ impl JobView {
 
     /// Describes which output of the job is on other nodes; none if all output is on this node.
     pub fn elsewhere_sentence(&self) -> Option<String> {
-        if let Some(node) = self.other_node() {
-            return Some(elsewhere_sentence(&self.job.id, self.job.status, node));
+        let (job, elsewhere) = (&self.job.id, &self.output_elsewhere);
+        let is_on_one_node = elsewhere.windows(2).all(|pair| pair[0].node == pair[1].node);
+        if let Some(node) = self.other_node().filter(|_| is_on_one_node && self.output_here.is_empty()) {
+            return Some(elsewhere_sentence(job, self.job.status, node));
         }
-        let attempts: Vec<String> = self
-            .output_elsewhere
+        let attempts: Vec<String> = elsewhere
             .iter()
             .map(|AttemptElsewhere { attempt, node }| format!("of attempt {attempt} on node {node}"))
             .collect();
-        (!attempts.is_empty()).then(|| format!("some output is not on this node: {}", attempts.join(", ")))
+        let here: Vec<String> = self.output_here.iter().map(ToString::to_string).collect();
+        let here = match here.as_slice() {
+            [] => format!("no output of {job} is on this node"),
+            [one] => format!("this node has only the output of attempt {one} of {job}"),
+            several => format!("this node has only the output of attempts {} of {job}", several.join(", ")),
+        };
+        (!attempts.is_empty()).then(|| {
+            format!("{here}; the output {} is elsewhere; run there: cowhand logs {job}", attempts.join(", "))
+        })
     }
 }
 
@@ -88,11 +97,13 @@ impl Api {
         let ran_here = attempts.iter().any(|attempt| is_here(&attempt.node));
         // A person has copied the output of another node to this node.
         let is_copied = !ran_here && fs::metadata(self.state.output(job)).is_ok_and(|file| file.len() > 0);
-        let elsewhere = attempts.into_iter().filter(|attempt| !is_copied && !is_here(&attempt.node));
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            attempts.into_iter().partition(|attempt| is_copied || is_here(&attempt.node));
         let elsewhere: Vec<AttemptElsewhere> = elsewhere
+            .into_iter()
             .map(|attempt| AttemptElsewhere { attempt: attempt.number, node: attempt.node })
             .collect();
-        let has_none_here = !ran_here && !elsewhere.is_empty();
-        Ok(OutputPlace { node, elsewhere, has_none_here })
+        let here = here.into_iter().map(|attempt| attempt.number).filter(|_| !elsewhere.is_empty()).collect();
+        Ok(OutputPlace { node, elsewhere, here })
     }
 }

@@ -33,11 +33,14 @@ pub struct FiringJob {
     /// Error of a job that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
 }
 
 impl From<FiringJobRow> for FiringJob {
     fn from(FiringJobRow { id, status, exit_reason, error, .. }: FiringJobRow) -> Self {
-        Self { id, status, exit_reason, error }
+        Self { id, status, exit_reason, error, unsettled: false }
     }
 }
 
@@ -96,7 +99,7 @@ pub(super) async fn one(
     let id = find(&api, &agent, &schedule).await?;
     let (snapshot, rows) =
         api.store.snapshot_and_ledger(&roster, (id, Count::or(Some(limit), 20)), now).await?;
-    let snapshot = api.with_uptime(snapshot, now).await?;
+    let snapshot = api.with_local_state(snapshot, now).await?;
     let mut views = views_in(&api, &roster, &snapshot, now).await?.into_iter();
     // After a reload, `find` may have used a newer config than `roster`.
     let Some(schedule) = views.find(|view| view.id == id) else {
@@ -159,6 +162,11 @@ async fn firing_views(
     let prepared_by = configured.and_then(|(agent, schedule)| prepared_by(agent, schedule));
     let view = |row| FiringView::of(row, record, prepared_by.as_deref(), has_daemon);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
+    let running = views.iter().flat_map(|view| &view.jobs).filter(|job| job.status == JobStatus::Running);
+    let unsettled = api.unsettled(running.map(|job| job.id.clone()).collect()).await;
+    for job in views.iter_mut().flat_map(|view| &mut view.jobs) {
+        job.unsettled = unsettled.contains(&job.id);
+    }
     let has_work_source =
         configured.is_some_and(|(agent, schedule)| SourceOwner::schedule(agent, schedule).config().is_some());
     if has_work_source {

@@ -38,12 +38,12 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
 /// Checks herdctl's key `docker`. A setting that cowhand does not support is a warning and not an error: the config is
 /// loaded, and the agent is not started.
 fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
-    let asked = agent.sandbox(None, false);
-    if asked.kind != SandboxKind::Docker {
+    let requested = agent.sandbox(None, false);
+    if requested.kind != SandboxKind::Docker {
         return;
     }
-    let why = asked.contradiction().map(str::to_owned);
-    if let Some(why) = why.or_else(|| unsupported_reason(agent, &asked)) {
+    let why = requested.contradiction().map(str::to_owned);
+    if let Some(why) = why.or_else(|| unsupported_reason(agent, &requested)) {
         let message = format!("this agent is not started: {why}");
         loader.problems.add(Problem::warning(at, message).key(draft.key_of("docker")));
     }
@@ -58,10 +58,10 @@ fn check_one(
 ) {
     let own = schedule.map_or(&agent.sandbox_rules, |schedule| &schedule.sandbox_rules);
     let rules = own.clone().unwrap_or_default();
-    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
-    let contradictions = asked.contradictions().map(|message| ("", message.to_owned()));
+    let requested = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
+    let contradictions = requested.contradictions().map(|message| ("", message.to_owned()));
     let wrong: Vec<_> =
-        wrong_rules(&rules).into_iter().chain(contradictions).chain(wrong_for(agent, &asked)).collect();
+        wrong_rules(&rules).into_iter().chain(contradictions).chain(wrong_for(agent, &requested)).collect();
     for (below, message) in &wrong {
         let found = node.and_then(|node| node.get(below));
         let key = if below.is_empty() { key.to_owned() } else { format!("{key}.{below}") };
@@ -71,11 +71,11 @@ fn check_one(
     if !wrong.is_empty() {
         return;
     }
-    if let Some(message) = config_in_directory(loader, agent, schedule, &asked) {
+    if let Some(message) = config_in_directory(loader, agent, schedule, &requested) {
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
-    if asked.network == NetworkAccess::None
-        && asked.credentials == Credentials::Inside
+    if requested.network == NetworkAccess::None
+        && requested.credentials == Credentials::Inside
         && agent.runtime() != Runtime::Command
     {
         let message = "with the network off, the agent cannot reach its model; set `network` (`hosts` with bubblewrap, `ports` with Landlock, `on` with docker), or `credentials: outside` with bubblewrap";
@@ -90,10 +90,10 @@ fn config_in_directory(
     loader: &Loader<'_>,
     agent: &Agent,
     schedule: Option<&Schedule>,
-    asked: &RequestedSandbox,
+    requested: &RequestedSandbox,
 ) -> Option<String> {
     let isolation = agent.isolation_of(schedule.map(|schedule| &schedule.name)).kind;
-    if asked.kind != SandboxKind::Landlock || isolation != IsolationKind::Shared {
+    if requested.kind != SandboxKind::Landlock || isolation != IsolationKind::Shared {
         return None;
     }
     let here = agent.directory == Path::new(".");
@@ -142,9 +142,11 @@ fn wrong_rules(rules: &SandboxRules) -> Vec<(&'static str, String)> {
 
 /// Returns the errors because of which this agent cannot run with the requested sandbox: the key below `sandbox` and
 /// the message. `check_one` reports contradictions between the rules.
-fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Vec<(&'static str, String)> {
-    let mut wrong: Vec<_> = unsupported_reason(agent, asked).map(|why| ("kind", why)).into_iter().collect();
-    let outside = asked.credentials == Credentials::Outside && asked.credentials_contradiction().is_none();
+fn wrong_for(agent: &Agent, requested: &RequestedSandbox) -> Vec<(&'static str, String)> {
+    let mut wrong: Vec<_> =
+        unsupported_reason(agent, requested).map(|why| ("kind", why)).into_iter().collect();
+    let outside =
+        requested.credentials == Credentials::Outside && requested.credentials_contradiction().is_none();
     let unable = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside());
     wrong.extend(unable.map(|(_, unable)| {
         let runtime = unable.runtime().name();
@@ -157,18 +159,18 @@ fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Vec<(&'static str, Stri
 }
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
-fn unsupported_reason(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
-    if asked.kind == SandboxKind::Docker && agent.runtime() == Runtime::Acp {
+fn unsupported_reason(agent: &Agent, requested: &RequestedSandbox) -> Option<String> {
+    if requested.kind == SandboxKind::Docker && agent.runtime() == Runtime::Acp {
         let why =
             "`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox";
         return Some(why.to_owned());
     }
     // Jobs communicate with the fleet over a socket, which these kinds of sandbox do not make available.
-    let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
+    let closed = matches!(requested.kind, SandboxKind::Landlock | SandboxKind::Docker);
     (closed && agent.needs_job_channel()).then(|| {
         format!(
             "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {}` does not give to agents; use `sandbox: bubblewrap`",
-            asked.kind
+            requested.kind
         )
     })
 }

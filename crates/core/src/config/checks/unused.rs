@@ -152,9 +152,8 @@ fn check_limit_order<T: PartialOrd + Copy>(
     }
 }
 
-/// Checks whether a schedule takes items from the agent's `work_source`. A key in `defaults` is not checked: if an agent
-/// adds keys of its own to that `work_source`, the merged key has the location in the agent, so this check does not see
-/// that the agent uses the key in `defaults`.
+/// Checks whether a schedule takes items from the agent's own `work_source`. `default_work_sources` checks the key in
+/// `defaults`.
 fn check_work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
         return;
@@ -174,6 +173,34 @@ fn check_work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) 
         draft.key_of("work_source"),
         is_own && are_all_read && agent.has_unused_work_source(),
     );
+}
+
+/// Checks whether a schedule inherits a value of a `work_source` in `defaults`, from its agent. An agent or a schedule
+/// can add keys to the inherited source, so each value is compared, by its location.
+pub(in crate::config) fn default_work_sources(loader: &mut Loader<'_>) {
+    let mut inherited = HashSet::new();
+    for draft in &loader.agents {
+        let schedules = draft.node.get("schedules").and_then(Node::entries).into_iter().flatten();
+        let sources = schedules.filter_map(|(_, schedule)| schedule.node.get("work_source"));
+        inherited.extend(sources.flat_map(value_locations));
+    }
+    let has_agents = !loader.agents.is_empty();
+    for source in std::mem::take(&mut loader.default_work_sources) {
+        let is_inherited = value_locations(&source.node).iter().any(|at| inherited.contains(at));
+        let message = "this `work_source` has no effect: only schedules take items, and no schedule inherits it; \
+                       add a schedule without its own `work_source`, or remove the key";
+        let key = "defaults.work_source";
+        loader.unused.record(source.key_at, message, key, has_agents && !is_inherited);
+    }
+}
+
+/// Returns the locations of all values in the node. A merged map gets the location of the map that was merged over it,
+/// so maps do not count.
+fn value_locations(node: &Node) -> Vec<Location> {
+    match node.entries() {
+        Some(entries) => entries.values().flat_map(|entry| value_locations(&entry.node)).collect(),
+        None => vec![node.at],
+    }
 }
 
 fn check_followups(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {

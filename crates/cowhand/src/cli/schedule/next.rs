@@ -71,14 +71,15 @@ impl NextArgs {
         let is_empty = coming.is_empty();
         self.print(coming, from);
         if self.cron.is_none() {
-            self.print_missed_and_paused(config, is_empty)?;
+            self.print_notes(config, is_empty)?;
         }
         Ok(())
     }
 
-    /// Prints missed firings and the ends of pauses. The ends of pauses are left out if there are no next firings
-    /// (`is_empty`), because `no_firings_message` covers pauses.
-    fn print_missed_and_paused(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
+    /// Prints missed firings, the ends of pauses, and the providers that are used up, because the jobs of firings wait
+    /// for them. The ends of pauses are left out if there are no next firings (`is_empty`), because
+    /// `no_firings_message` covers pauses.
+    fn print_notes(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
         let is_shown = |view: &&ScheduleView| {
@@ -94,6 +95,13 @@ impl NextArgs {
                 }
                 _ => {}
             }
+        }
+        if is_empty && self.name.is_some() {
+            return Ok(());
+        }
+        for (note, until, names) in used_up(views.items.iter().filter(is_shown)) {
+            let (note, names) = (print::one_line(&note, 300), names.join(", "));
+            print::prose(&format!("jobs of {names} wait until {until:.0} at the latest: {note}"), 2);
         }
         Ok(())
     }
@@ -176,7 +184,7 @@ impl NextArgs {
                 "it has fired, no daemon runs, and it is prepared when a daemon starts".to_owned()
             }
             _ if view.preparing => "it has fired, and is being prepared".to_owned(),
-            (_, Some(SkipReason::AlreadyRunning)) => {
+            (_, Some(SkipReason::AlreadyRunning)) if view.unsettled == 0 => {
                 "its interval counts from the end of its running job".to_owned()
             }
             (_, Some(SkipReason::NotDue)) if let Some(never) = &view.never_fires => {
@@ -198,6 +206,23 @@ impl Coming {
     }
 }
 
+/// Returns the used-up providers for which jobs of these schedules wait or would wait: the sentence about the provider,
+/// the end of its limit, and the names of the schedules that the clock fires.
+fn used_up<'v>(views: impl Iterator<Item = &'v ScheduleView>) -> Vec<(String, Timestamp, Vec<String>)> {
+    let mut found: Vec<(String, Timestamp, Vec<String>)> = Vec::new();
+    let is_held =
+        |view: &&ScheduleView| view.is_by_clock() && view.skip_note_reason == Some(SkipReason::UsageLimit);
+    for view in views.filter(is_held) {
+        let (Some(note), Some(until)) = (&view.skip_note, view.skip_until) else { continue };
+        let name = format!("{}/{}", view.agent, view.schedule);
+        match found.iter_mut().find(|(known, at, _)| known == note && *at == until) {
+            Some((.., names)) => names.push(name),
+            None => found.push((note.clone(), until, vec![name])),
+        }
+    }
+    found
+}
+
 /// Returns the reason why the fleet has no next firing: an interval that counts from the end of a running job. If there
 /// is no such interval, returns that nothing fires by the clock, with the end of the first pause, if a schedule is
 /// paused.
@@ -215,6 +240,9 @@ fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
             "no time of a next firing is known: the interval of {name} counts from the end of its running \
              job; `cowhand why {word}` shows details"
         ));
+    }
+    if !used_up(views.items.iter()).is_empty() {
+        return Ok("no time of a next firing is known".to_owned());
     }
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);
     let first = paused.filter_map(|view| Some((view.skip_until?, view))).min_by_key(|(until, _)| *until);

@@ -5,6 +5,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::FiringOutcome;
 use jiff::Timestamp;
 
+use crate::cli::jobs::status_word;
 use crate::cli::print::{self, Table};
 use cowhand_web::api::{FiringJob, FiringView};
 
@@ -23,7 +24,10 @@ fn rows(firing: &FiringView, now: Timestamp) -> Vec<[String; 4]> {
     let first_job = firing.jobs.split_first().filter(|_| !is_preparing);
     let (first_row, further_jobs) = if let Some((first, further_jobs)) = first_job {
         let error = first_error_line(first).map(|error| format!("{why}; {error}"));
-        ([due, first.status.to_string(), error.unwrap_or(why), first.id.to_string()], further_jobs)
+        (
+            [due, status_word(first.status, first.unsettled), error.unwrap_or(why), first.id.to_string()],
+            further_jobs,
+        )
     } else {
         // The first job may have been pruned.
         let job = firing.job.as_ref().filter(|_| firing.jobs.is_empty());
@@ -32,7 +36,7 @@ fn rows(firing: &FiringView, now: Timestamp) -> Vec<[String; 4]> {
     };
     let further_rows = further_jobs.iter().map(|job| {
         let error = first_error_line(job).unwrap_or_default();
-        [String::new(), job.status.to_string(), error, job.id.to_string()]
+        [String::new(), status_word(job.status, job.unsettled), error, job.id.to_string()]
     });
     std::iter::once(first_row).chain(further_rows).collect()
 }
@@ -50,7 +54,7 @@ mod tests {
     use super::*;
 
     fn job(id: &str, status: JobStatus) -> FiringJob {
-        FiringJob { id: id.parse().unwrap(), status, exit_reason: None, error: None }
+        FiringJob { id: id.parse().unwrap(), status, exit_reason: None, error: None, unsettled: false }
     }
 
     #[test]
