@@ -57,7 +57,7 @@ pub struct FatalTriggerError(pub String);
 /// A wait that the polled system asked for. If an error has a `RetryAfter` as its context or as a cause, this wait
 /// replaces every other wait before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("asked to wait {}", duration::rounded_seconds(.0.as_secs()))]
+#[error("asked to wait {}", duration::rounded_from_seconds(.0.as_secs()))]
 pub struct RetryAfter(pub Duration);
 
 /// Returns the `T` that an error has as its context or as one of its causes, for example a [`RetryAfter`].

@@ -88,7 +88,7 @@ pub(super) fn limited_address(peer: IpAddr) -> IpAddr {
 impl IntoResponse for TooMany {
     fn into_response(self) -> Response {
         let seconds = self.wait.as_secs() + 1;
-        let wait = duration::rounded_seconds(seconds);
+        let wait = duration::rounded_from_seconds(seconds);
         let problem = ApiProblem::new(Code::TooMany, format!("too many requests; try again in {wait}"));
         retry_later(problem, seconds)
     }
