@@ -164,26 +164,30 @@ pub async fn schedules(
 /// Describes all schedules of a snapshot, in the order of the fleet's files. API, command line, pages, `state.yaml` and
 /// metrics all use this function.
 pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec<ScheduleView> {
-    let outlook = Outlook::new(now, roster, snapshot);
-    let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
-        let view = |schedule: &Schedule| {
-            let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
-            let is_waiting = view.due_since.is_some();
-            let view = ScheduleView {
-                due_again: if is_waiting {
-                    outlook.times_waited(agent, schedule).saturating_sub(1)
-                } else {
-                    0
-                },
-                missed: outlook.missed(agent, schedule).map(MissedTimes::from),
-                never_fires: view.why_never(schedule, now),
-                ..view
-            };
-            view.with_explanation(roster, agent, schedule, snapshot, now)
-        };
-        agent.schedules.iter().map(view).collect()
-    };
+    let of_agent = |agent: &Agent| schedules_of_agent(roster, agent, snapshot, now);
     roster.agents.iter().flat_map(of_agent).collect()
+}
+
+/// Describes the schedules of one agent. The snapshot needs to contain only the rows of this agent.
+pub(crate) fn schedules_of_agent(
+    roster: &Roster,
+    agent: &Agent,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Vec<ScheduleView> {
+    let outlook = Outlook::new(now, roster, snapshot);
+    let view = |schedule: &Schedule| {
+        let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
+        let is_waiting = view.due_since.is_some();
+        let view = ScheduleView {
+            due_again: if is_waiting { outlook.times_waited(agent, schedule).saturating_sub(1) } else { 0 },
+            missed: outlook.missed(agent, schedule).map(MissedTimes::from),
+            never_fires: view.why_never(schedule, now),
+            ..view
+        };
+        view.with_explanation(roster, agent, schedule, snapshot, now)
+    };
+    agent.schedules.iter().map(view).collect()
 }
 
 /// Time that a schedule may wait for a place or another job before it counts as starved.

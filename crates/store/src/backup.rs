@@ -22,6 +22,6 @@ impl Store {
             let to = [Arg::from(path.display().to_string())];
             connection.execute("vacuum into $1", &to).map_err(|error| StoreError::statement("VACUUM", error))
         };
-        readers.run(copy).await.map(drop)
+        readers.run_long(copy).await.map(drop)
     }
 }

@@ -14,7 +14,7 @@ impl Store {
                 let results = connection.column::<String>("pragma integrity_check(3)");
                 results.map_err(|error| StoreError::statement("integrity_check", error))
             };
-            let results = readers.run(check).await?;
+            let results = readers.run_long(check).await?;
             if results != ["ok"] {
                 return Err(StoreError::Damaged(results.join("; ")));
             }

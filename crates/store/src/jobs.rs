@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::database::db::{Arg, Row, Tx, args};
+use super::database::db::{Arg, Row, Tx, args, json_list};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
@@ -46,8 +46,12 @@ statements! {
     LOCK_JOB = locked "select * from jobs where id = $1";
     JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at, acted, not_before, backoff_from, backoff_boot \
         from jobs where id = $1";
-    LAST_ENDED = same "select * from jobs where number in (select max(number) from jobs \
-        where status in ('completed', 'failed', 'cancelled') group by agent)";
+    LAST_ENDED =
+        sqlite "select jobs.* from json_each($1) as named join jobs on jobs.number = (select number from jobs \
+            where agent = named.value and status in ('completed', 'failed', 'cancelled') order by number desc limit 1)"
+        postgres "select jobs.* from json_array_elements_text(($1::text)::json) as named (value) join jobs \
+            on jobs.number = (select number from jobs where agent = named.value \
+            and status in ('completed', 'failed', 'cancelled') order by number desc limit 1)";
     LIST_JOBS = same (list_query!("(agent = $1 or $1 is null) and (status = $3 or $3 is null)"));
     LIST_JOBS_OF_AGENT = same (list_query!("agent = $1 and (status = $3 or $3 is null)"));
     LIST_JOBS_OF_STATUS = same (list_query!("(agent = $1 or $1 is null) and status = $3"));
@@ -84,9 +88,7 @@ pub struct JobFilter {
 
 /// Returns the newest job of each of these agents that has jobs.
 pub(super) async fn newest(tx: &mut Tx<'_>, agents: &[AgentName]) -> Result<Vec<Job>, StoreError> {
-    let names =
-        serde_json::to_string(agents).map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
-    tx.all(NEWEST_JOBS, args![names]).await?.iter().map(read).collect()
+    tx.all(NEWEST_JOBS, args![json_list(agents)?]).await?.iter().map(read).collect()
 }
 
 impl Store {
@@ -190,10 +192,11 @@ impl Store {
         .await
     }
 
-    /// Returns the newest ended job of each agent.
-    pub async fn last_ended(&self) -> Result<Vec<Job>, StoreError> {
-        self.read(|tx| Box::pin(async move { tx.all(LAST_ENDED, args![]).await?.iter().map(read).collect() }))
-            .await
+    /// Returns the newest ended job of each of these agents.
+    pub async fn last_ended(&self, agents: &[AgentName]) -> Result<Vec<Job>, StoreError> {
+        let agents = json_list(agents)?;
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ENDED, args![agents]).await }));
+        rows.await?.iter().map(read).collect()
     }
 }
 

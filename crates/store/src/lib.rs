@@ -63,6 +63,7 @@ use cowhand_core::moment::Moment;
 use sqlx::PgPool;
 
 use database::changes::Committed;
+use database::counts::StatementCounter;
 use database::db::Tx;
 use database::file::StoreFile;
 use database::health::StoreHealth;
@@ -82,6 +83,8 @@ pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
+pub use database::counts::StatementCounts;
+pub use database::sqlite::SQLITE_READERS;
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
 pub use events::ChangedAgents;
 pub use failures::{FailedItemState, ItemFailures};
@@ -109,6 +112,7 @@ pub struct Store {
     database: Database,
     committed: Committed,
     latency: Latency,
+    counter: StatementCounter,
     health: Arc<StoreHealth>,
     shutdown_limit: Arc<ShutdownLimit>,
     /// Source of the random part of a job id.
@@ -159,7 +163,7 @@ impl Store {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
             let mut transaction = server.begin(None).await?;
-            let tx = Tx::postgres(&mut transaction).with_actor(audit::current());
+            let tx = Tx::postgres(&mut transaction, &self.counter).with_actor(audit::current());
             let mut tx = tx.with_call_time(self.call_time());
             let answer = verb(&mut tx).await?;
             let last_event = tx.write_events().await?;
@@ -179,7 +183,7 @@ impl Store {
         let call = async {
             let begin_snapshot = "begin isolation level repeatable read read only";
             let mut transaction = server.begin(Some(begin_snapshot)).await?;
-            verb(&mut Tx::postgres(&mut transaction).with_call_time(self.call_time())).await
+            verb(&mut Tx::postgres(&mut transaction, &self.counter).with_call_time(self.call_time())).await
         };
         let answer = call.await;
         server.finish(answer)
@@ -195,7 +199,7 @@ impl Store {
             Database::Sqlite { readers, .. } => {
                 let call_time = self.call_time();
                 let answer = readers.run_in_transaction(|connection| {
-                    run_now(verb(&mut Tx::sqlite(connection).with_call_time(call_time)))
+                    run_now(verb(&mut Tx::sqlite(connection, &self.counter).with_call_time(call_time)))
                 });
                 answer.await.map_err(|error| self.with_cause(error))
             }

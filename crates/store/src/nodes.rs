@@ -9,6 +9,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{ConnectOptions, Connection};
 
 use super::database::ANSWER_TIMEOUT;
+use super::database::counts::StatementCounter;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
@@ -166,7 +167,7 @@ impl Store {
 
 /// Announces the node on this connection. Returns false if another connection announces the same node.
 async fn hold(connection: &mut PgConnection, node: &str) -> Result<bool, StoreError> {
-    let row = Tx::postgres(connection).one(HOLD_PRESENCE, args![node]).await?;
+    let row = Tx::postgres(connection, &StatementCounter::default()).one(HOLD_PRESENCE, args![node]).await?;
     Ok(row.map(|row| row.get::<i64>("held")).transpose()? == Some(1))
 }
 

@@ -14,9 +14,9 @@ use cowhand_core::trigger::FiringKey;
 use cowhand_core::uptime::Uptime;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::database::db::{Row, Tx, args};
+use super::database::db::{Row, Tx, args, json_list};
 use super::database::dialect::statements;
 use super::{Store, StoreError, jobs, providers, schedules};
 
@@ -136,8 +136,7 @@ impl Store {
         };
         let schedules = configured().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id);
         let schedules: Vec<ScheduleId> = schedules.collect();
-        let agents: Vec<&str> = agents.iter().map(AgentName::as_str).collect();
-        let (agents, schedules) = (json_list(&agents)?, json_list(&schedules)?);
+        let (agents, schedules) = (json_list(agents)?, json_list(&schedules)?);
         let snapshot = self.read(move |tx| Box::pin(of_agents(tx, agents, schedules, now))).await?;
         Ok(Snapshot { ledger, ..snapshot })
     }
@@ -151,10 +150,6 @@ impl Store {
     async fn take_snapshot(&self, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
         self.read(move |tx| Box::pin(all(tx, now))).await
     }
-}
-
-fn json_list(values: &impl Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(values).map_err(|error| StoreError::Unreadable { what: error.to_string() })
 }
 
 /// Reads a snapshot without spent amounts. Without `now`, the times of jobs are returned as they were written.

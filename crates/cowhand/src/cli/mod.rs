@@ -46,6 +46,7 @@ mod start_options;
 mod status;
 mod stop;
 mod table;
+mod threads;
 mod token;
 mod trigger;
 mod unpark;

@@ -15,6 +15,7 @@ use super::listen::ListenArgs;
 use super::location::{FleetLocation, cannot};
 use super::log::{self, LogFormat};
 use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
+use super::threads::daemon_runtime;
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
 use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
@@ -117,8 +118,7 @@ impl StartArgs {
             triggers,
             fresh: self.fresh,
         };
-        let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| cannot("cannot start the Tokio runtime", &error))?;
+        let runtime = daemon_runtime().map_err(|error| cannot("cannot start the Tokio runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
         runtime.block_on(serve(options, server, files, stop, start_options))
     }

@@ -193,7 +193,9 @@ impl Daemon {
             }
             let has_jobs = !self.engine.running_jobs().is_empty();
             let heartbeat_at = self.heartbeat_at.on_clock_of(reading.now);
-            let wake_at = wake_at.into_iter().chain(retry_at).chain(has_jobs.then_some(heartbeat_at)).min();
+            let state_at = self.views.state_pause().and_then(|pause| now.checked_add(pause).ok());
+            let wakes = wake_at.into_iter().chain(retry_at).chain(has_jobs.then_some(heartbeat_at));
+            let wake_at = wakes.chain(state_at).min();
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}

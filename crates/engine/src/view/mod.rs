@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use cowhand_core::event::Fact;
@@ -38,6 +39,7 @@ use cowhand_system::remove::missing_is_ok;
 use output::OutputLog;
 use position::EventPosition;
 use progress::Progress;
+use state::StateFile;
 
 #[derive(Debug)]
 pub struct Views {
@@ -56,6 +58,7 @@ pub struct Views {
     is_delay_logged: bool,
     /// Redactor for the secrets of the current config.
     redactor: Arc<Redactor>,
+    state_file: StateFile,
 }
 
 /// A change to the files of a job.
@@ -76,7 +79,18 @@ impl Views {
         let Progress { cursor, behind } = Progress::read(&state);
         let (removed, redactor) = (Vec::new(), Arc::default());
         let (is_cursor_checked, is_delay_logged) = (false, false);
-        Self { state, started_at, cursor, is_cursor_checked, behind, removed, is_delay_logged, redactor }
+        let state_file = StateFile::default();
+        Self {
+            state,
+            started_at,
+            cursor,
+            is_cursor_checked,
+            behind,
+            removed,
+            is_delay_logged,
+            redactor,
+            state_file,
+        }
     }
 
     /// Returns the number of the last event that the files show.
@@ -91,7 +105,7 @@ impl Views {
 
     /// Restores files of the newest jobs that somebody deleted or changed, and writes the changes since the last run. A
     /// changed `output.log` is not restored.
-    pub async fn repair(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+    pub async fn repair(&mut self, store: &Store, fleet: &Arc<Loaded>, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MAX_MENDED_JOBS).await? {
             let mut log = OutputLog::new(&self.state, job.id());
@@ -108,16 +122,24 @@ impl Views {
             }
         }
         self.catch_up(store, fleet, now).await?;
-        state::write(self, store, &fleet.roster, now).await
+        self.write_state(store, fleet, now).await
     }
 
     /// Writes each job with an event since the last call, and tries failed changes again. Does nothing if there was no
     /// event and no failed change.
-    pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+    pub async fn catch_up(
+        &mut self,
+        store: &Store,
+        fleet: &Arc<Loaded>,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         let newest = store.last_event().await?;
         self.check_cursor(store, newest).await?;
         if newest == self.cursor.seq && self.behind.is_empty() {
+            if self.state_file.pause().is_some() {
+                self.write_state(store, fleet, now).await?;
+            }
             return Ok(());
         }
         for (id, change) in std::mem::take(&mut self.behind) {
@@ -129,7 +151,10 @@ impl Views {
             let mut jobs: BTreeMap<JobId, Change> = BTreeMap::new();
             for event in events {
                 if let Fact::ScheduleAdopted { .. } = event.fact {
-                    self.rename(store, event.agent, event.schedule).await?;
+                    self.rename(store, event.agent.clone(), event.schedule).await?;
+                }
+                if let Some(agent) = event.agent {
+                    self.state_file.change(agent);
                 }
                 let Some(job) = event.job else { continue };
                 let change = jobs.entry(job).or_insert(Change::Write);
@@ -143,9 +168,23 @@ impl Views {
             self.cursor = last;
         }
         self.is_delay_logged = !self.behind.is_empty();
-        state::write(self, store, &fleet.roster, now).await?;
+        self.write_state(store, fleet, now).await?;
         Progress { cursor: self.cursor, behind: self.behind.clone() }.write(&self.state)?;
         Ok(())
+    }
+
+    async fn write_state(
+        &mut self,
+        store: &Store,
+        fleet: &Arc<Loaded>,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
+        self.state_file.write(&self.state, store, fleet, self.started_at, now).await
+    }
+
+    /// Returns how long `state.yaml` has to wait for its next write; `None` if it is up to date.
+    pub fn state_pause(&self) -> Option<Duration> {
+        self.state_file.pause()
     }
 
     /// Begins again if the store does not contain the event of the cursor, because the store was replaced by an earlier

@@ -1,31 +1,50 @@
 //! `state.yaml`: the current state of agents and schedules.
+//!
+//! The text of each agent is kept, and only the texts of agents with new events are made again, so that the cost of a
+//! change does not depend on the number of agents. A large file is written less often than its agents change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::plan::Snapshot;
-use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::roster::Agent;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Views, write_yaml};
-use crate::schedule_view::{self, schedules_of};
+use super::{to_yaml, write_text};
+use crate::loaded::Loaded;
+use crate::schedule_view::{self, schedules_of_agent};
+use crate::secrets::redactor;
+use crate::state::StateFolder;
 use cowhand_store::Store;
 
 const FILE_HEAD: &str =
     "# A view of the store: editing it changes nothing. Use `cowhand schedule enable|disable`.\n";
+const AGENTS_HEAD: &str = "agents:\n";
+/// Number of agents whose rows are read at once.
+const AGENTS_PER_READ: usize = 64;
+/// The file is not written again before this multiple of the time that the last write took.
+const PAUSE_FACTOR: u32 = 100;
+/// Writes that take less time are not delayed.
+const SHORT_WRITE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Serialize)]
-struct State<'a> {
+struct FleetPart {
     fleet: FleetState,
-    agents: IndexMap<&'a AgentName, AgentState<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 struct FleetState {
     started_at: Timestamp,
+}
+
+#[derive(Debug, Serialize)]
+struct AgentsPart<'a> {
+    agents: IndexMap<&'a AgentName, AgentState<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,35 +65,107 @@ struct ScheduleView<'a> {
     last_error: Option<&'a str>,
 }
 
-pub(super) async fn write(
-    views: &Views,
-    store: &Store,
-    roster: &Roster,
-    now: Timestamp,
-) -> anyhow::Result<()> {
-    let snapshot = store.snapshot_of(roster, now).await?;
-    let schedules = schedules_of(roster, &snapshot, now);
-    let last_jobs = store.last_ended().await?;
-    let last_jobs: HashMap<&AgentName, &Job> = last_jobs.iter().map(|job| (job.agent(), job)).collect();
-    let input = StateInput { snapshot: &snapshot, schedules: &schedules, last_jobs };
-    let agents = roster.agents.iter().map(|agent| (&agent.name, input.agent(agent))).collect();
-    let state = State { fleet: FleetState { started_at: views.started_at }, agents };
-    write_yaml(&views.state.path().join("state.yaml"), FILE_HEAD, &state, &views.redactor)
+/// The file, with the text of each agent.
+#[derive(Debug, Default)]
+pub(super) struct StateFile {
+    texts: HashMap<AgentName, String>,
+    /// Config with which the texts were made.
+    config: Weak<Loaded>,
+    /// Agents whose texts have to be made again.
+    changed: BTreeSet<AgentName>,
+    /// True if the file has to be written.
+    is_behind: bool,
+    /// Time before which the file is not written.
+    pause_until: Option<Instant>,
+}
+
+impl StateFile {
+    /// Notes that the text of an agent has to be made again.
+    pub(super) fn change(&mut self, agent: AgentName) {
+        self.changed.insert(agent);
+    }
+
+    /// Returns how long the file has to wait for its next write; `None` if it is up to date.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        let pause = self.pause_until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.is_behind.then(|| pause.unwrap_or_default())
+    }
+
+    /// Makes the texts of changed agents again, or all texts after a change of the config, and writes the file, unless
+    /// the last write took long and was a short time ago.
+    pub(super) async fn write(
+        &mut self,
+        folder: &StateFolder,
+        store: &Store,
+        fleet: &Arc<Loaded>,
+        started_at: Timestamp,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
+        self.is_behind = true;
+        if self.pause_until.is_some_and(|until| until > Instant::now()) {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        let roster = &fleet.roster;
+        if !self.config.ptr_eq(&Arc::downgrade(fleet)) {
+            self.texts.clear();
+            self.changed = roster.agents.iter().map(|agent| agent.name.clone()).collect();
+            self.config = Arc::downgrade(fleet);
+        }
+        let changed: Vec<AgentName> = self.changed.iter().cloned().collect();
+        for agents in changed.chunks(AGENTS_PER_READ) {
+            self.make_texts(store, fleet, agents, now).await?;
+        }
+        self.changed.clear();
+        let path = folder.path().join("state.yaml");
+        let redactor = redactor(fleet);
+        let fleet_part = FleetPart { fleet: FleetState { started_at } };
+        let mut text = to_yaml(&path, FILE_HEAD, &fleet_part, &redactor)?;
+        text.push_str(if roster.agents.is_empty() { "agents: {}\n" } else { AGENTS_HEAD });
+        for agent in &roster.agents {
+            text.push_str(self.texts.get(&agent.name).map_or("", String::as_str));
+        }
+        write_text(&path, &text)?;
+        self.is_behind = false;
+        let took = begin.elapsed();
+        self.pause_until = (took > SHORT_WRITE).then(|| Instant::now() + took * PAUSE_FACTOR);
+        Ok(())
+    }
+
+    async fn make_texts(
+        &mut self,
+        store: &Store,
+        fleet: &Loaded,
+        agents: &[AgentName],
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
+        let roster = &fleet.roster;
+        let snapshot = store.snapshot_of_agents(roster, agents, now).await?;
+        let last_jobs = store.last_ended(agents).await?;
+        let last_jobs: HashMap<&AgentName, &Job> = last_jobs.iter().map(|job| (job.agent(), job)).collect();
+        let input = StateInput { snapshot: &snapshot, last_jobs };
+        for agent in agents.iter().filter_map(|name| roster.agent(name)) {
+            let schedules = schedules_of_agent(roster, agent, &snapshot, now);
+            let part = AgentsPart { agents: [(&agent.name, input.agent(agent, &schedules))].into() };
+            let text = to_yaml("state.yaml".as_ref(), "", &part, &redactor(fleet))?;
+            let text = text.strip_prefix(AGENTS_HEAD).unwrap_or(&text).to_owned();
+            self.texts.insert(agent.name.clone(), text);
+        }
+        Ok(())
+    }
 }
 
 struct StateInput<'a> {
     snapshot: &'a Snapshot,
-    schedules: &'a [schedule_view::ScheduleView],
     last_jobs: HashMap<&'a AgentName, &'a Job>,
 }
 
 impl<'a> StateInput<'a> {
-    fn agent(&self, agent: &'a Agent) -> AgentState<'a> {
+    fn agent(&self, agent: &'a Agent, schedules: &'a [schedule_view::ScheduleView]) -> AgentState<'a> {
         let current = self.snapshot.jobs.iter().find(|job| job.takes_place_of(agent));
         let last = self.last_jobs.get(&agent.name);
         let has_failed = last.is_some_and(|job| job.status() == JobStatus::Failed);
-        let schedules = || self.schedules.iter().filter(|view| view.agent == agent.name);
-        let upcoming = schedules().filter_map(|view| Some((view.next_run_at?, &view.schedule)));
+        let upcoming = schedules.iter().filter_map(|view| Some((view.next_run_at?, &view.schedule)));
         let next = upcoming.min_by_key(|(at, _)| *at);
         AgentState {
             status: if current.is_some() {
@@ -88,7 +179,7 @@ impl<'a> StateInput<'a> {
             last_job: last.map(|job| job.id()),
             next_schedule: next.map(|(_, name)| name),
             next_trigger_at: next.map(|(at, _)| at),
-            schedules: schedules().map(|view| (&view.schedule, ScheduleView::from(view))).collect(),
+            schedules: schedules.iter().map(|view| (&view.schedule, ScheduleView::from(view))).collect(),
         }
     }
 }

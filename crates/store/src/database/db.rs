@@ -4,11 +4,13 @@ use cowhand_core::actor::Actor;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::moment::{BootTime, Moment};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Decode, Postgres, Row as _, Type};
 
+use super::counts::StatementCounter;
 use super::dialect::{Statement, statements};
 use super::error::StoreError;
 use super::event_log::NewEvent;
@@ -30,6 +32,7 @@ pub(crate) struct Tx<'c> {
     pub(crate) actor: Option<Actor>,
     /// Time of the call; `None` if the store has no clock.
     call_time: Option<Moment>,
+    counter: StatementCounter,
 }
 
 #[derive(Debug)]
@@ -39,17 +42,16 @@ enum Connection<'c> {
 }
 
 impl<'c> Tx<'c> {
-    pub(crate) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
-        Self { connection: Connection::Sqlite(connection), events: Vec::new(), actor: None, call_time: None }
+    pub(crate) fn sqlite(connection: &'c mut SqliteConnection, counter: &StatementCounter) -> Self {
+        Self::new(Connection::Sqlite(connection), counter)
     }
 
-    pub(crate) fn postgres(connection: &'c mut PgConnection) -> Self {
-        Self {
-            connection: Connection::Postgres(connection),
-            events: Vec::new(),
-            actor: None,
-            call_time: None,
-        }
+    pub(crate) fn postgres(connection: &'c mut PgConnection, counter: &StatementCounter) -> Self {
+        Self::new(Connection::Postgres(connection), counter)
+    }
+
+    fn new(connection: Connection<'c>, counter: &StatementCounter) -> Self {
+        Self { connection, events: Vec::new(), actor: None, call_time: None, counter: counter.clone() }
     }
 
     pub(crate) fn with_actor(self, actor: Option<Actor>) -> Self {
@@ -87,7 +89,7 @@ impl<'c> Tx<'c> {
 
     /// Executes a statement and returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
-        match &mut self.connection {
+        let changed = match &mut self.connection {
             Connection::Sqlite(c) => {
                 c.execute(sql.sqlite, &args).map_err(|error| StoreError::statement(sql.name, error))
             }
@@ -95,11 +97,13 @@ impl<'c> Tx<'c> {
                 .await
                 .map(|done| done.rows_affected())
                 .map_err(|error| StoreError::statement(sql.name, error)),
-        }
+        }?;
+        self.counter.add(usize::try_from(changed).unwrap_or_default());
+        Ok(changed)
     }
 
     pub(crate) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
-        match &mut self.connection {
+        let rows: Vec<Row> = match &mut self.connection {
             Connection::Sqlite(c) => c
                 .all(sql.sqlite, &args)
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect())
@@ -108,7 +112,9 @@ impl<'c> Tx<'c> {
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect())
                 .map_err(|error| StoreError::statement(sql.name, error)),
-        }
+        }?;
+        self.counter.add(rows.len());
+        Ok(rows)
     }
 
     pub(crate) async fn one(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
@@ -149,6 +155,11 @@ macro_rules! args {
     ($($value:expr),* $(,)?) => { vec![$($crate::database::db::Arg::from($value)),*] };
 }
 pub(crate) use args;
+
+/// Formats a list as JSON, for statements whose argument is a list.
+pub(crate) fn json_list(values: &[impl Serialize]) -> Result<String, StoreError> {
+    serde_json::to_string(values).map_err(|error| StoreError::Unreadable { what: error.to_string() })
+}
 
 impl From<i64> for Arg {
     fn from(value: i64) -> Self {

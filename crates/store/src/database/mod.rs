@@ -11,10 +11,11 @@
 //! | `changes` | wake readers that follow the event log |
 //! | `file`, `health`, `error` | whether the file still exists; whether the store can be written; the errors |
 //! | `shutdown_limit` | the limit of waits for a server that does not answer, while the daemon ends |
-//! | `latency` | the latency of reads and writes |
+//! | `latency`, `counts` | the latency of reads and writes; the numbers of statements and rows |
 
 pub(crate) mod changes;
 mod check;
+pub(crate) mod counts;
 pub(crate) mod db;
 pub(crate) mod dialect;
 mod error;

@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
 use super::check::unless_missing;
+use super::counts::StatementCounter;
 use super::error::{DriverError, StoreError};
 use super::file::{self, StoreFile};
 use super::latency::Latency;
@@ -57,10 +58,10 @@ impl Store {
         drop(folder_lock);
         let file = StoreFile::opened(path).map_err(|error| open_error(&error))?;
         let readers = Readers::open(path).map_err(damaged_or_open_error)?;
-        let committed = Committed::new();
-        let writer =
-            Writer::start(writer, committed.clone(), file.clone()).map_err(|error| open_error(&error))?;
-        Ok(Self::of(Database::Sqlite { readers, writer, file }, committed))
+        let (committed, counter) = (Committed::new(), StatementCounter::default());
+        let writer = Writer::start(writer, committed.clone(), file.clone(), counter.clone())
+            .map_err(|error| open_error(&error))?;
+        Ok(Self::of(Database::Sqlite { readers, writer, file }, committed, counter))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -84,15 +85,17 @@ impl Store {
         }
         let close = async { connection.close().await.map_err(|error| open_error(&error)) };
         within_limit(&location, close).await?;
-        Ok(Self::of(Database::Postgres(server::pool(options)), Committed::new()))
+        let database = Database::Postgres(server::pool(options));
+        Ok(Self::of(database, Committed::new(), StatementCounter::default()))
     }
 
-    fn of(database: Database, committed: Committed) -> Self {
+    fn of(database: Database, committed: Committed, counter: StatementCounter) -> Self {
         let (latency, health, shutdown_limit) = (Latency::new(), Arc::default(), Arc::default());
         Self {
             database,
             committed,
             latency,
+            counter,
             health,
             shutdown_limit,
             random: || fastrand::u64(..),

@@ -17,8 +17,8 @@ use super::db::Arg;
 use super::error::StoreError;
 use super::open::ANSWER_TIMEOUT;
 
-/// Number of connections for reads.
-const SQLITE_READERS: usize = 4;
+/// Number of connections for reads. A read occupies a thread of the runtime; the daemon has at least one thread more.
+pub const SQLITE_READERS: usize = 3;
 /// Number of prepared statements that a connection keeps; more than the store has.
 const KEPT_STATEMENTS: usize = 512;
 
@@ -214,15 +214,23 @@ impl Readers {
         Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(SQLITE_READERS)) })
     }
 
+    /// Runs `work`, which takes long, with a connection. Other tasks of this thread go on elsewhere.
+    pub(crate) async fn run_long<T>(
+        &self,
+        work: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.run(|connection| blocking(|| work(connection))).await
+    }
+
     /// Runs `work` with a connection, on this thread.
-    pub(crate) async fn run<T>(
+    async fn run<T>(
         &self,
         work: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
         let mut reader = BorrowedReader { connection: self.lock().pop(), readers: self };
         let connection = reader.connection.as_mut().ok_or(StoreError::Closed)?;
-        blocking(|| work(connection))
+        work(connection)
     }
 
     /// Runs `work` in a transaction, so that all its reads see one state of the store.
@@ -276,8 +284,8 @@ pub(crate) fn run_now<T>(verb: impl Future<Output = Result<T, StoreError>>) -> R
     verb.now_or_never().unwrap_or(Err(StoreError::Waited))
 }
 
-/// Runs `work`, which may wait for the disk, so that the other tasks of this thread go on elsewhere. A runtime with one
-/// thread has no other place for them.
+/// Runs `work` so that the other tasks of this thread go on on another thread. A runtime with one thread has no other
+/// place for them.
 fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

@@ -13,6 +13,7 @@ use cowhand_core::moment::Moment;
 use tokio::sync::{mpsc, oneshot};
 
 use super::changes::Committed;
+use super::counts::StatementCounter;
 use super::db::Tx;
 use super::error::StoreError;
 use super::file::StoreFile;
@@ -28,6 +29,7 @@ const WRITER_QUEUE_LENGTH: usize = 1_024;
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     queue: mpsc::Sender<Request>,
+    counter: StatementCounter,
 }
 
 enum Request {
@@ -41,11 +43,12 @@ impl Writer {
         connection: SqliteConnection,
         committed: Committed,
         file: StoreFile,
+        counter: StatementCounter,
     ) -> io::Result<Self> {
         let (queue, requests) = mpsc::channel(WRITER_QUEUE_LENGTH);
         let thread = thread::Builder::new().name("store-writer".to_owned());
         thread.spawn(move || run_writer(connection, requests, &committed, &file))?;
-        Ok(Self { queue })
+        Ok(Self { queue, counter })
     }
 
     pub(crate) async fn write<T, F>(&self, call_time: Option<Moment>, verb: F) -> Result<T, StoreError>
@@ -58,6 +61,7 @@ impl Writer {
             verb: Some(verb),
             actor: audit::current(),
             call_time,
+            counter: self.counter.clone(),
             result: None,
             reply,
         });
@@ -196,6 +200,7 @@ struct QueuedVerb<T, F> {
     verb: Option<F>,
     actor: Option<Actor>,
     call_time: Option<Moment>,
+    counter: StatementCounter,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -210,7 +215,8 @@ where
         let mut last_event = 0;
         let run = || {
             run_now(async {
-                let mut tx = Tx::sqlite(connection).with_actor(actor).with_call_time(call_time);
+                let mut tx =
+                    Tx::sqlite(connection, &self.counter).with_actor(actor).with_call_time(call_time);
                 let answer = verb(&mut tx).await?;
                 last_event = tx.write_events().await?;
                 Ok(answer)

@@ -17,6 +17,7 @@ use cowhand_core::work::WorkOutcome;
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::threads::daemon_runtime;
 use super::{Exit, Failure};
 use cowhand_engine::fleet::{Fleet, Options, Stop};
 use cowhand_engine::state::StateFolder;
@@ -45,7 +46,7 @@ const DEMO_FILES: [(&str, &str); 8] = [
 
 impl DemoArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot(&error.into()))?;
+        let runtime = daemon_runtime().map_err(|error| cannot(&error.into()))?;
         runtime.block_on(self.show()).map_err(|error| cannot(&error))
     }
 

@@ -61,6 +61,11 @@ impl Metrics {
             "Duration of the verbs of the store, from the request to the answer.",
             latency,
         );
+        let counts = self.fleet.store().statement_counts();
+        let help = "Statements that this node has sent to the store.";
+        page.single(MetricKind::Counter, "cowhand_store_statements_total", help, counts.statements);
+        let help = "Rows that these statements have returned or changed.";
+        page.single(MetricKind::Counter, "cowhand_store_rows_total", help, counts.rows);
         let lag = self.fleet.store().last_event().await? - self.fleet.seen_by_views();
         let help = "Events that are recorded and not yet in the views.";
         page.single(MetricKind::Gauge, "cowhand_event_lag_events", help, lag.max(0));
