@@ -1,8 +1,7 @@
 //! The planner: decides what to do now, from the config and the state of the store.
 //!
-//! `plan` reads its arguments and returns actions. It changes nothing, so it can be tested with tables, and it can be
-//! called again at any time. It decides first about the ends of all jobs, and then, for one agent after another, about
-//! firings and starts:
+//! `plan` and `plan_agents` read their arguments and return actions. They change nothing, so they can be tested with
+//! tables, and they can be called again at any time. For each agent, it decides about the ends of jobs, about firings and about starts:
 //!
 //! 1. **ends**: running jobs that have to stop, and running jobs whose lease has expired;
 //! 2. **firings**: which recorded firings are prepared, and which schedules resume, finish or reopen; for each schedule
@@ -302,15 +301,15 @@ impl Hold {
     }
 }
 
-/// Plans the whole fleet.
+/// Plans the whole fleet: the agents of the config, and agents that were removed from it and still have jobs.
 pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
-    let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
-    plan.ends(snapshot.jobs.iter());
-    let mut slots = ProviderSlots::of(roster, snapshot);
-    for agent in &roster.agents {
-        plan.agent(agent, roster, snapshot, &mut slots);
-    }
-    Plan { actions: plan.actions, wake_at: plan.wake_at }
+    let removed = snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
+    let removed: BTreeSet<&AgentName> = removed.collect();
+    let agents: Vec<AgentName> =
+        roster.agents.iter().map(|agent| &agent.name).chain(removed).cloned().collect();
+    let plans = plan_agents(now, roster, &agents, snapshot);
+    let wake_at = plans.iter().filter_map(|(_, plan)| plan.wake_at).min();
+    Plan { actions: plans.into_iter().flat_map(|(_, plan)| plan.actions).collect(), wake_at }
 }
 
 /// Plans some agents, and returns a plan for each of them, in the order of the list. The snapshot needs to contain only
@@ -322,8 +321,8 @@ pub fn plan_agents(
     agents: &[AgentName],
     snapshot: &Snapshot,
 ) -> Vec<(AgentName, Plan)> {
-    let mut slots =
-        ProviderSlots::of_agents(roster, agents.iter().filter_map(|name| roster.agent(name)), snapshot);
+    let configured = agents.iter().filter_map(|name| roster.agent(name));
+    let mut slots = ProviderSlots::of(roster, configured, snapshot);
     let plan_agent = |name: &AgentName| {
         let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
         plan.ends(snapshot.jobs.iter().filter(|job| job.agent == *name));

@@ -107,11 +107,8 @@ impl Snapshot {
 }
 
 impl ProviderSlots {
-    pub(super) fn of(roster: &Roster, snapshot: &Snapshot) -> Self {
-        Self::of_agents(roster, roster.agents.iter(), snapshot)
-    }
-
-    pub(super) fn of_agents<'a>(
+    /// Returns the slots of the providers of these agents.
+    pub(super) fn of<'a>(
         roster: &Roster,
         agents: impl Iterator<Item = &'a Agent>,
         snapshot: &Snapshot,

@@ -15,9 +15,8 @@ mod work;
 
 use super::*;
 use crate::schedule::{DisabledBy, WaitingFiring};
-use crate::trigger::Driver;
-use crate::trigger::TriggerConfig;
 use crate::trigger::tests::GOLDEN;
+use crate::trigger::{Driver, TriggerConfig};
 
 /// Returns a time on 2026-01-05, a Monday, unless the text has another date.
 fn at(text: &str) -> Timestamp {

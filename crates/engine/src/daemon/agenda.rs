@@ -128,3 +128,69 @@ pub(super) fn groups(roster: &Roster, agents: impl IntoIterator<Item = AgentName
     groups.extend([group, coupled].into_iter().filter(|group| !group.is_empty()));
     groups
 }
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::provider::Provider;
+    use cowhand_core::roster::Agent;
+
+    use super::*;
+
+    fn names(list: &[&str]) -> Vec<AgentName> {
+        list.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    fn roster(list: &[&str]) -> Roster {
+        Roster::of(names(list).into_iter().map(Agent::new).collect())
+    }
+
+    #[test]
+    fn agents_are_due_after_an_event_a_request_or_at_their_time() {
+        let (roster, requests) = (roster(&["a", "b", "c", "d"]), PlanRequests::default());
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut agenda = Agenda::new();
+        assert!(agenda.take_all() && !agenda.take_all(), "the first plan is of all agents");
+        for (agent, second) in [("b", 10), ("c", 20)] {
+            agenda.set_wake(agent.parse().unwrap(), Some(at(second)));
+        }
+        agenda.set_wake("c".parse().unwrap(), Some(at(30)));
+        assert_eq!(agenda.next(), Some(at(10)));
+        // The first agent comes in turn.
+        assert_eq!(agenda.take_due(&roster, at(9)), [names(&["a"])]);
+        assert_eq!(agenda.take_due(&roster, at(20)), [names(&["b"])], "its time has come");
+        assert_eq!(agenda.next(), Some(at(30)));
+        let changed =
+            ChangedAgents { newest: 7, agents: names(&["d"]).into_iter().collect(), whole_fleet: false };
+        requests.add("a".parse().unwrap());
+        agenda.note(changed, &requests);
+        assert_eq!((agenda.cursor, agenda.take_all()), (7, false));
+        assert_eq!(agenda.take_due(&roster, at(20)), [names(&["a", "c", "d"])], "c comes in turn");
+        requests.add_all();
+        agenda.note(ChangedAgents { newest: 8, ..ChangedAgents::default() }, &requests);
+        assert!(agenda.take_all());
+        assert_eq!(agenda.next(), None, "earlier times are forgotten");
+    }
+
+    #[test]
+    fn agents_that_share_a_limited_provider_are_planned_together() {
+        let mut roster = roster(&["a", "b", "c"]);
+        for agent in &mut roster.agents[1..] {
+            agent.program.provider = Some("shared".to_owned());
+        }
+        assert_eq!(groups(&roster.clone(), names(&["a", "c"])), [names(&["a", "c"])], "without limits");
+        let limits = Provider { max_concurrent: Some(1), ..Provider::default() };
+        roster.providers.insert("shared".to_owned(), limits);
+        assert_eq!(groups(&roster.clone(), names(&["a", "c"])), [names(&["a"]), names(&["b", "c"])]);
+        roster.budget.per_day_usd = Some("5".parse().unwrap());
+        let all = [names(&["a", "b", "c", "removed", "gone"])];
+        assert_eq!(groups(&roster.clone(), names(&["c", "removed", "gone"])), all);
+    }
+
+    #[test]
+    fn a_group_has_a_maximum_size() {
+        let list: Vec<String> = (0..=AGENTS_PER_PLAN).map(|number| format!("a{number}")).collect();
+        let list: Vec<&str> = list.iter().map(String::as_str).collect();
+        let sizes: Vec<usize> = groups(&roster(&list), names(&list)).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [AGENTS_PER_PLAN, 1]);
+    }
+}
