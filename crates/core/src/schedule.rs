@@ -325,6 +325,15 @@ impl ScheduleRecord {
     pub const fn is_disabled_by_person(&self) -> bool {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
+    /// Checks whether it accepts no occurrence now, because it is disabled, has finished or has an error. During a pause,
+    /// it accepts occurrences from outside.
+    pub const fn is_off(&self) -> bool {
+        match self.state {
+            ScheduleState::Active | ScheduleState::Paused { .. } => false,
+            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Finished => true,
+        }
+    }
+
 
     /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A schedule that a
     /// person disabled during a pause is still paused.

@@ -208,9 +208,10 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
+                let was_off = schedule.is_off();
                 let Some(fact) = change(&mut schedule, tx.moment(now)) else { return Ok(false) };
                 save(tx, &schedule).await?;
-                if fact == Fact::ScheduleEnabled && schedule.trigger.follows_events() {
+                if was_off && schedule.state == ScheduleState::Active && schedule.trigger.follows_events() {
                     cursors::arm(tx, id).await?;
                 }
                 let ScheduleRecord { agent, name, .. } = schedule;

@@ -127,6 +127,11 @@ async fn a_trigger_that_gave_up_is_enabled_again(db: TestDb) {
     assert_eq!(event_types(&store).await, ["schedule:delayed", "schedule:error", "schedule:enabled"]);
 }
 
+    store.finish(listener, at(5)).await.unwrap();
+    let now = store.last_event().await.unwrap();
+    store.reopen(listener, at(6)).await.unwrap();
+    assert_eq!(store.cursor(listener).await.unwrap(), Some(now), "events after its end do not count");
+
 async fn an_error_of_a_trigger_has_one_event(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     for (second, error) in [(1, Some("401")), (2, Some("401")), (3, Some("502")), (4, None), (5, None)] {
