@@ -274,3 +274,21 @@ fn schedule_past_its_end_is_finished_without_a_daemon() {
     wait_until("the daemon to finish it", || (shown()[0].0 == "finished").then_some(()));
     assert_eq!(before, shown());
 }
+
+#[test]
+fn enabling_schedule_past_its_end_says_what_to_do() {
+    let scene = Scene::with(
+        "agents:
+  - name: w
+    runtime: command
+    command: ['true']
+    schedules: {c: {type: cron, cron: 0 3 * * *, end_at: 2020-01-01T00:00:00Z}}
+",
+    );
+    scene.start();
+    let refused = || scene.run(&["schedule", "enable", "w/c"]).stderr;
+    assert!(refused().contains("it fires again with a later `end_at` in its file"), "{}", refused());
+    assert_eq!(scene.run(&["schedule", "disable", "w/c"]).code, Some(0));
+    let advice = "set a later `end_at` in its file, and then run `cowhand schedule enable w/c`";
+    assert!(refused().contains(advice) && !refused().contains("fires again"), "{}", refused());
+}
