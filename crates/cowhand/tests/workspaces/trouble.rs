@@ -216,6 +216,28 @@ fn doctor_reports_git_if_an_agent_needs_it() {
 fn diff_shows_changes_that_agent_tries_to_hide() {
     let hidden = [
         ("rm .git", true),
+#[test]
+fn doctor_names_schedule_whose_workspace_cannot_be_made() {
+    let schedule = |base: &str| json!({"type": "manual", "prompt": "x", "isolation": {"kind": "worktree", "base": base}});
+    let no_base = "it has no branch or commit \"nowhere\"";
+    for (settings, expected) in [
+        (json!({"schedules": {"a": schedule("HEAD"), "b": schedule("nowhere")}}), "jobs of its schedule `b`"),
+        (
+            json!({"schedules": {"a": schedule("nowhere"), "b": schedule("nowhere")}}),
+            "jobs of its schedules `a` and `b`",
+        ),
+        (json!({"isolation": {"kind": "worktree", "base": "nowhere"}}), "its jobs"),
+    ] {
+        let scene = Scene::new("true", &settings);
+        let said = scene.command(&["doctor", "--json"]).output().unwrap();
+        let all: Vec<serde_json::Value> = serde_json::from_slice(&said.stdout).unwrap();
+        let found = all.iter().find(|finding| finding["what"] == "isolation of coder").unwrap();
+        let detail = found["detail"].as_str().unwrap();
+        assert!(detail.starts_with(&format!("{expected} cannot start: ")), "{detail}");
+        assert!(detail.contains(no_base), "{detail}");
+    }
+}
+
         ("echo 'gitdir: /nonexistent' > .git", true),
         ("rm .git; git init -q; git add -A; git commit -qm mine", true),
         ("git update-index --assume-unchanged README", false),
