@@ -32,6 +32,10 @@ fn job_fails_with_reason_if_workspace_cannot_be_created() {
             worktree(json!({"setup": ["sh", "-c", "echo no such luck >&2; exit 3"]})),
             "exit status: 3: no such luck",
         ),
+        (
+            worktree(json!({"setup": ["sh", "-c", "echo the lock file is old; exit 3"]})),
+            "exit status: 3: the lock file is old",
+        ),
         (worktree(json!({"setup": ["no-such-program"]})), "`setup` (no-such-program) cannot be started"),
         (
             worktree(json!({"setup": ["sh", "-c", "setsid sleep 300 & sleep 300"], "setup_timeout": "1s"})),
@@ -213,10 +217,6 @@ fn doctor_reports_git_if_an_agent_needs_it() {
 }
 
 #[test]
-fn diff_shows_changes_that_agent_tries_to_hide() {
-    let hidden = [
-        ("rm .git", true),
-#[test]
 fn doctor_names_schedule_whose_workspace_cannot_be_made() {
     let schedule = |base: &str| json!({"type": "manual", "prompt": "x", "isolation": {"kind": "worktree", "base": base}});
     let no_base = "it has no branch or commit \"nowhere\"";
@@ -238,6 +238,10 @@ fn doctor_names_schedule_whose_workspace_cannot_be_made() {
     }
 }
 
+#[test]
+fn diff_shows_changes_that_agent_tries_to_hide() {
+    let hidden = [
+        ("rm .git", true),
         ("echo 'gitdir: /nonexistent' > .git", true),
         ("rm .git; git init -q; git add -A; git commit -qm mine", true),
         ("git update-index --assume-unchanged README", false),
