@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
 pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
-pub use notes::{RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
+pub use notes::{RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
 
 /// State of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
