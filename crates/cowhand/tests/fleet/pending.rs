@@ -229,3 +229,35 @@ fn pending_job_follows_changed_calendar() {
     scene.start();
     wait_until("the job of j to run", || pending().as_array().unwrap().is_empty().then_some(()));
 }
+
+#[test]
+fn due_schedule_that_waits_is_shown() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sleep, '600']
+    schedules:
+      one: {type: manual}
+      two: {type: interval, interval: 1s, start_at: START}
+"
+        .replace("START", &(Timestamp::now() + SignedDuration::from_secs(4)).to_string())
+        .as_str(),
+    );
+    scene.start();
+    scene.run(&["trigger", "a/one"]);
+    wait_until("two to be due", || {
+        scene.json(&["schedule", "show", "a/two"])["due_since"].as_str().map(|_| ())
+    });
+    let next = said(&scene, &["schedule", "next"]);
+    assert!(next.contains("no time of a next firing is known: a/two was due "), "{next}");
+    assert!(next.contains(" and waits: "), "{next}");
+    let next = said(&scene, &["schedule", "next", "a/two"]);
+    assert!(next.contains("a/two has no next firing: it was due "), "{next}");
+    wait_until("`status` to show it", || {
+        said(&scene, &["status"]).contains("waits: a/two was due ").then_some(())
+    });
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    let next = said(&scene, &["schedule", "next", "a/two"]);
+    assert!(!next.contains("next tick"), "{next}");
+}
