@@ -45,7 +45,7 @@ impl Store {
         self.change(id, now, |schedule, now| schedule.enable(now).then_some(Fact::ScheduleEnabled)).await
     }
 
-    /// Disables a schedule and returns whether its state has changed. A delay that has fired is not changed.
+    /// Disables a schedule and returns whether its state has changed.
     pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.disable(why).then_some(Fact::ScheduleDisabled { why })

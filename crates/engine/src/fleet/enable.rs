@@ -21,7 +21,7 @@ impl Fleet {
             return Err(FleetError::OffInFile { agent, schedule, location, off_by_person });
         }
         let now = self.clock().now();
-        if self.store().schedule(configured.id).await?.is_some_and(|record| record.is_done()) {
+        if record.is_some_and(|record| record.is_done()) && !off_by_person {
             let (agent, schedule) = name();
             return Err(FleetError::HasFired { agent, schedule });
         }
