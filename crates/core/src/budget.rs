@@ -186,6 +186,12 @@ impl OverBudget {
     pub const fn fits_after_running(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
+
+    /// Returns the time until which it surely allows no attempt; none if it has to wait only for running attempts, or
+    /// is not renewed.
+    fn blocks_until(&self) -> Option<jiff::Timestamp> {
+        self.until.filter(|_| !self.fits_after_running())
+    }
 }
 
 impl Amount {
@@ -374,8 +380,8 @@ impl SpendLimits {
         })
     }
 
-    /// Checks whether another attempt may start. Returns its reservation, or the budget that has no room for it.
-    /// `spent` is the spending of earlier attempts of its job.
+    /// Checks whether another attempt may start. Returns its reservation, or the budget that has no room for it for the
+    /// longest time. `spent` is the spending of earlier attempts of its job.
     pub fn reserve(
         &self,
         spent: Amount,
@@ -383,7 +389,7 @@ impl SpendLimits {
         highest_cost: HighestCost,
         fleet: &Spending,
     ) -> Result<Reservation, OverBudget> {
-        let mut amount = Amount::default();
+        let (mut amount, mut longest) = (Amount::default(), None::<OverBudget>);
         for unit in [Unit::Usd, Unit::Tokens] {
             let highest_cost = match unit {
                 Unit::Usd => highest_cost.microdollars,
@@ -404,14 +410,15 @@ impl SpendLimits {
                 .windows(unit, own, fleet)
                 .map(|window| OverBudget { needed, ..window })
                 .filter(|window| left(window) < needed);
-            // Report the budget whose period ends last.
-            if let Some(over) = over.max_by_key(|over| over.until) {
-                return Err(over);
-            }
+            let over = over.max_by_key(OverBudget::blocks_until);
+            longest = match (longest, over) {
+                (Some(longest), Some(over)) if over.blocks_until() <= longest.blocks_until() => Some(longest),
+                (longest, over) => over.or(longest),
+            };
             let all = self.windows(unit, own, fleet).map(|window| left(&window)).min();
             amount.set(unit, known.or(all).unwrap_or(0));
         }
-        Ok(Reservation { amount })
+        longest.map_or(Ok(Reservation { amount }), Err)
     }
 
     /// Returns a budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so

@@ -108,6 +108,13 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The earliest start of a job that waits for the calendar of its schedule has changed with the config. Without
+    /// `not_before`, the job no longer waits for the calendar.
+    #[serde(rename = "job:rescheduled")]
+    JobRescheduled {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_before: Option<Timestamp>,
+    },
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
@@ -322,6 +329,7 @@ impl Fact {
             Self::JobStarted { .. } => "job:started",
             Self::JobSession { .. } => "job:session",
             Self::JobRequeued { .. } => "job:requeued",
+            Self::JobRescheduled { .. } => "job:rescheduled",
             Self::JobRetrying { .. } => "job:retrying",
             Self::JobParked { .. } => "job:parked",
             Self::JobCancelling { .. } => "job:cancelling",

@@ -52,6 +52,13 @@ impl FiringContext {
     }
 }
 
+impl Schedule {
+    /// Returns the next time that the calendar allows; `None` if it allows now, or no later time.
+    pub fn next_opening(&self, now: Timestamp) -> Option<Timestamp> {
+        self.timing.next_allowed(now, self.zone.time_zone()).filter(|opens| *opens > now)
+    }
+}
+
 impl Firing<'_> {
     /// Returns the job of this firing, for `item` if there is one.
     pub fn job(&self, item: Option<&WorkItem>, now: Timestamp) -> NewJob {
@@ -68,12 +75,11 @@ impl Firing<'_> {
         }
     }
 
-    /// Returns the next time that the calendar of the schedule allows; `None` if the job may start now, or if the calendar
-    /// allows no later time. Jobs of the clock may start now, because the clock fires only when the calendar allows it.
-    /// Jobs by hand may start at any time.
+    /// Returns the earliest start of the job by the calendar of its schedule; `None` if the job may start now. Jobs of the
+    /// clock may start now, because the clock fires only when the calendar allows it. Jobs by hand may start at any time.
     fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
-        schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
+        schedule.next_opening(now)
     }
 
     fn trigger_type(&self) -> TriggerType {

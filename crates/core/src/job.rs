@@ -361,6 +361,18 @@ impl Job {
         }
     }
 
+    /// Sets the earliest start of a job that waits for the calendar of its schedule, and returns whether it has changed.
+    /// Does nothing if the job does not wait for its first attempt.
+    pub fn reschedule(&mut self, start: Option<Timestamp>) -> bool {
+        match &mut self.state {
+            JobState::Pending { not_before } if self.run_started_at.is_none() && *not_before != start => {
+                *not_before = start;
+                true
+            }
+            JobState::Pending { .. } | JobState::Running { .. } | JobState::Ended { .. } => false,
+        }
+    }
+
     /// Starts the next attempt.
     pub fn start(&mut self, now: Timestamp) -> Result<(), JobChangeRefused> {
         match self.state {

@@ -335,13 +335,13 @@ impl Agent {
         self.schedule(schedule).map_or(&self.isolation, |schedule| &schedule.isolation).clone()
     }
 
-    /// Returns the isolation of jobs without a schedule and of jobs of each schedule. Jobs that share the agent's
-    /// directory are left out.
-    pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
-        let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
-        std::iter::once(self.isolation.clone())
+    /// Returns the isolation of jobs without a schedule and of jobs of each schedule, with the schedule. Jobs that share
+    /// the agent's directory are left out.
+    pub fn isolations(&self) -> impl Iterator<Item = (Option<&ScheduleName>, &IsolationRules)> {
+        let of_schedules = self.schedules.iter().map(|schedule| (Some(&schedule.name), &schedule.isolation));
+        std::iter::once((None, &self.isolation))
             .chain(of_schedules)
-            .filter(|rules| rules.kind != IsolationKind::Shared)
+            .filter(|(_, rules)| rules.kind != IsolationKind::Shared)
     }
 
     /// Creates an agent with default values.

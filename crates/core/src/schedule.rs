@@ -209,13 +209,18 @@ impl ScheduleRecord {
         }
     }
 
-    /// Enables the schedule, unless it is active or finished, or a delay that has fired. Returns whether the record has
-    /// changed. Due times that passed while the schedule was disabled do not fire: an interval that has run before is
-    /// due one interval later. A trigger with an error starts again, also that of an active schedule. For an active
-    /// schedule that waits for a probe, resets the breaker.
+    /// Enables the schedule, unless it is active or finished. A delay that has fired does not fire again, but is on
+    /// when it gets a new time. Returns whether the record has changed. Due times that passed while the schedule was
+    /// disabled do not fire: an interval that has run before is due one interval later. A trigger with an error starts
+    /// again, also that of an active schedule. For an active schedule that waits for a probe, resets the breaker.
     pub fn enable(&mut self, now: Moment) -> bool {
         let is_failing = self.clear_trigger_error();
         match self.state {
+            // It fires again only with a new time, for which it is then on.
+            ScheduleState::Disabled { why: DisabledBy::Person } if self.is_done() => {
+                self.state = ScheduleState::Disabled { why: DisabledBy::Done };
+                true
+            }
             _ if self.is_done() => false,
             // The pause has ended, but no probe has completed yet. Now no probe is needed any more.
             ScheduleState::Active if self.breaker_state.pauses > 0 => {
@@ -242,11 +247,9 @@ impl ScheduleRecord {
     }
 
     /// Disables the schedule, and returns whether its state has changed. Running jobs continue. A due firing no longer
-    /// waits; the rest of the record is kept, including the end of a pause.
+    /// waits; the rest of the record is kept, including the end of a pause. A delay that has fired stays off when it gets
+    /// a new time.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
-        if self.is_done() {
-            return false;
-        }
         let off = ScheduleState::Disabled { why };
         let changed = self.state != off;
         if let ScheduleState::Paused { until, .. } = self.state {
@@ -320,6 +323,15 @@ impl ScheduleRecord {
             self.pause_while_disabled = Some(pause.until);
         }
         on
+    }
+
+    /// Checks whether it accepts no occurrence now, because it is disabled, has finished or has an error. During a pause,
+    /// it accepts occurrences from outside.
+    pub const fn is_off(&self) -> bool {
+        match self.state {
+            ScheduleState::Active | ScheduleState::Paused { .. } => false,
+            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Finished => true,
+        }
     }
 
     pub const fn is_disabled_by_person(&self) -> bool {

@@ -222,9 +222,10 @@ pub enum FleetError {
     #[error("{agent}/{schedule} is {}", off_in_file_advice(.agent, .schedule, .location, *.off_by_person))]
     OffInFile { agent: AgentName, schedule: ScheduleName, location: String, off_by_person: bool },
     #[error(
-        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; it fires again with a later `end_at` in its file"
+        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; {}",
+        later_end_advice(.agent, .schedule, *.off_by_person)
     )]
-    Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
+    Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp, off_by_person: bool },
     #[error(
         "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {}` runs \
          it again, and a new `run_at` or `in` in its file arms it again",
@@ -387,6 +388,18 @@ fn values_in_words(schedule: &str, own: &[String]) -> String {
 
 fn names_or_none(names: &[String]) -> String {
     if names.is_empty() { "no values".to_owned() } else { quoted(names) }
+}
+
+/// Describes how to continue a schedule whose `end_at` has passed.
+fn later_end_advice(agent: &AgentName, schedule: &ScheduleName, off_by_person: bool) -> String {
+    if !off_by_person {
+        return "it fires again with a later `end_at` in its file".to_owned();
+    }
+    let word = schedule_word(agent, schedule);
+    format!(
+        "it is also turned off: to continue it, set a later `end_at` in its file, and then run \
+         `cowhand schedule enable {word}`"
+    )
 }
 
 fn quoted(names: &[String]) -> String {

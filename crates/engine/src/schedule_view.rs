@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
 pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
-pub use notes::{RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
+pub use notes::{RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
 
 /// State of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -192,19 +192,22 @@ pub(crate) fn schedules_of_agent(
 
 /// Time that a schedule may wait for a place or another job before it counts as starved.
 const STARVED_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// The same for a schedule without a next due time, for example an interval. Without this time, nothing would show that
+/// the schedule is on.
+const STARVED_WITHOUT_NEXT_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 impl ScheduleView {
-    /// Returns whether the schedule is due and has waited for a place, or for another job, for more than a minute or
-    /// over more than one due time.
+    /// Returns whether the schedule is due and has waited for a place, or for another job, for more than a minute (five
+    /// seconds if it has no next due time) or over more than one due time.
     pub fn is_starved(&self, now: Timestamp) -> bool {
         let waits_for_others = matches!(
             self.skip_reason,
             Some(SkipReason::AtCapacity | SkipReason::AlreadyRunning | SkipReason::SessionBusy)
         );
         let is_on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
-        let is_long = self
-            .due_since
-            .is_some_and(|since| now.duration_since(since) > STARVED_AFTER || self.due_again > 0);
+        let limit = if self.next_run_at.is_some() { STARVED_AFTER } else { STARVED_WITHOUT_NEXT_AFTER };
+        let is_long =
+            self.due_since.is_some_and(|since| now.duration_since(since) > limit || self.due_again > 0);
         is_on && waits_for_others && is_long && !self.preparing
     }
 

@@ -6,6 +6,7 @@ use cowhand_core::job::{
     ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Termination,
     TriggerType,
 };
+use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -63,6 +64,9 @@ statements! {
     JOBS_BY_IDS =
         sqlite "select * from jobs where id in (select value from json_each($1))"
         postgres "select * from jobs where id in (select json_array_elements_text(($1::text)::json))";
+    // Retries and requeued jobs have an earliest start too, which does not come from the calendar.
+    WAIT_FOR_CALENDAR = same "select id from jobs where status = 'pending' and schedule_id = $1 and by_trigger = 1 and not_before > $2 \
+        and run_started_at is null and requeued is null and backoff_from is null order by number";
     AGENTS_WITH_JOBS = same "select distinct agent from jobs order by agent";
     SCHEDULES_WITH_JOBS = same "select distinct schedule from jobs where schedule is not null and (agent = $1 or $1 is null) \
         order by schedule";
@@ -289,6 +293,24 @@ pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
 /// Reads the jobs with these ids that still exist, in any order.
 pub(super) async fn by_ids(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     tx.all(JOBS_BY_IDS, args![to_json(&ids)?]).await?.iter().map(read).collect()
+}
+
+/// Computes the earliest start of each job that waits for the calendar of this schedule again, because the config may
+/// have changed it.
+pub(super) async fn follow_calendar(
+    tx: &mut Tx<'_>,
+    schedule: &Schedule,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for row in tx.all(WAIT_FOR_CALENDAR, args![schedule.id, now]).await? {
+        let mut job = lock(tx, &row.parse("id")?).await?;
+        let not_before = schedule.next_opening(now);
+        if job.reschedule(not_before) {
+            save(tx, &job).await?;
+            record(tx, &job, Fact::JobRescheduled { not_before }, now);
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, StoreError> {

@@ -11,11 +11,12 @@ use jiff::Timestamp;
 use super::adoptions::EmptyAdoption;
 use super::database::db::Tx;
 use super::database::event_log::NewEvent;
-use super::{Store, StoreError, adoptions, cursors, schedules};
+use super::{Store, StoreError, adoptions, cursors, jobs, schedules};
 
 impl Store {
     /// Stores every schedule and hook of the fleet; only new and changed schedules are armed. Schedules that the fleet
-    /// no longer has keep their history. Returns the schedules with `adopt` in the config that adopt nothing, because
+    /// no longer has keep their history. Jobs that wait for a calendar get their earliest start by the calendar of this
+    /// config. Returns the schedules with `adopt` in the config that adopt nothing, because
     /// the store does not know the former name.
     pub async fn load_schedules(
         &self,
@@ -24,20 +25,32 @@ impl Store {
     ) -> Result<Vec<EmptyAdoption>, StoreError> {
         self.load_hooks(&roster).await?;
         let (renamed, empty) = (self.find_renamed(&roster).await?, self.empty_adoptions(&roster).await?);
+        let loaded = roster.clone();
         self.write(move |tx| {
             Box::pin(async move {
-                adoptions::adopt_all(tx, &roster, now).await?;
+                adoptions::adopt_all(tx, &loaded, now).await?;
                 let stored = schedules::all(tx).await?;
-                for (id, configured) in by_id(&roster, &stored) {
+                for (id, configured) in by_id(&loaded, &stored) {
                     match configured {
                         Some((agent, schedule)) => load(tx, agent, schedule, renamed.get(&id), now).await?,
                         None => record_absent(tx, id, now).await?,
                     }
                 }
-                Ok(empty)
+                Ok(())
             })
         })
-        .await
+        .await?;
+        // Jobs are locked before schedules, so this is a transaction of its own.
+        self.write(move |tx| {
+            Box::pin(async move {
+                for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
+                    jobs::follow_calendar(tx, schedule, now).await?;
+                }
+                Ok(())
+            })
+        })
+        .await?;
+        Ok(empty)
     }
 
     /// Returns the probable former names of new schedules. Only former schedules that have fired count.

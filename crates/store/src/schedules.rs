@@ -48,7 +48,7 @@ impl Store {
         self.change(id, now, |schedule, now| schedule.enable(now).then_some(Fact::ScheduleEnabled)).await
     }
 
-    /// Disables a schedule and returns whether its state has changed. A delay that has fired is not changed.
+    /// Disables a schedule and returns whether its state has changed.
     pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.disable(why).then_some(Fact::ScheduleDisabled { why })
@@ -211,9 +211,10 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
+                let was_off = schedule.is_off();
                 let Some(fact) = change(&mut schedule, tx.moment(now)) else { return Ok(false) };
                 save(tx, &schedule).await?;
-                if fact == Fact::ScheduleEnabled && schedule.trigger.follows_events() {
+                if was_off && schedule.state == ScheduleState::Active && schedule.trigger.follows_events() {
                     cursors::arm(tx, id).await?;
                 }
                 let ScheduleRecord { agent, name, .. } = schedule;

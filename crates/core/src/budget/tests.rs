@@ -190,6 +190,28 @@ fn an_attempt_reserves_its_expected_cost() {
 }
 
 #[test]
+fn the_budget_that_blocks_longest_is_reported() {
+    let none = Budget::default();
+    let day = |dollars| Budget { per_day_usd: Some(dollars), ..none };
+    let month = |dollars| Budget { per_month_usd: Some(dollars), ..none };
+    let (used, running) = (spending(0.7, 0.7, 0.0, 0.0), spending(0.7, 0.7, 0.0, 19.3));
+    let table = [
+        ("the fleet waits for running jobs", day(1.0), day(20.0), used, running, "agent, day"),
+        ("its period ends later", day(1.0), month(20.0), used, running, "agent, day"),
+        ("the agent waits for running jobs", day(20.0), day(1.0), running, used, "fleet, day"),
+        ("both wait for running jobs", day(20.0), day(20.0), running, running, "fleet, day"),
+        ("both are used up", day(0.7), month(0.7), used, used, "fleet, month"),
+    ];
+    for (name, own, fleet, spent, by_all, expected) in table {
+        assert_eq!(reserved(own, fleet, spent, by_all, Some(0.7)), expected, "{name}");
+    }
+    let own = Budget { per_day_tokens: Some(100), ..none };
+    let spent = Spending { day: Amount { microdollars: 0, tokens: 100 }, ..Spending::default() };
+    let over = limits(own, day(20.0)).reserve(Amount::default(), &spent, highest_cost(Some(0.7)), &running);
+    assert_eq!(over.unwrap_err().unit, Unit::Tokens, "dollars wait only for running jobs");
+}
+
+#[test]
 fn a_second_attempt_reserves_what_is_left_of_the_job_budget() {
     let limits = limits(Budget { per_job_usd: Some(1.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();

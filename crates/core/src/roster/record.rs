@@ -125,11 +125,7 @@ mod tests {
         assert_eq!(record.run_at, Some(at(10)));
         record.record_outcome(&Occurrence::Delay(at(10)).key(0), at(10));
         assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Done });
-        let mut by_hand = record.clone();
-        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "a delay fires once");
-        assert!(!by_hand.disable(DisabledBy::Person), "it is disabled already");
-        by_hand.state = ScheduleState::Disabled { why: DisabledBy::Person };
-        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "an earlier version stored this state");
+        assert!(record.is_done() && !record.enable(at(20).into()), "a delay fires once");
         assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
         assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
     }
@@ -152,6 +148,29 @@ mod tests {
             Some(at(90)),
             "disabled from the start"
         );
+    }
+
+    #[test]
+    fn a_delay_that_a_person_disabled_after_its_firing_stays_off_with_a_new_time() {
+        let delay = |wait: &str| schedule(&format!(r#"{{"type":"delay","in":"{wait}"}}"#));
+        let fired = || {
+            let mut record = ScheduleRecord::new(&"coder".parse().unwrap(), &delay("5s"), at(0));
+            record.record_outcome(&Occurrence::Delay(at(5)).key(0), at(5));
+            assert!(record.is_done());
+            record
+        };
+        let mut off = fired();
+        assert!(off.disable(DisabledBy::Person) && !off.disable(DisabledBy::Person));
+        assert!(off.is_done(), "it has fired still");
+        let mut on_again = off.clone();
+        assert!(off.reload(&delay("7s"), at(10)));
+        assert_eq!((off.is_done(), off.is_disabled_by_person()), (false, true));
+        assert!(off.enable(at(11).into()));
+        assert_eq!(off.state, ScheduleState::Active);
+        assert!(on_again.enable(at(9).into()) && !on_again.enable(at(9).into()));
+        assert!(on_again.is_done(), "enabling does not fire it again");
+        assert!(on_again.reload(&delay("7s"), at(10)));
+        assert_eq!(on_again.state, ScheduleState::Active);
     }
 
     #[test]

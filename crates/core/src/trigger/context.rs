@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{FiringKey, Task};
+use crate::actor::Actor;
 
 /// Data of a firing, stored with it until its jobs are created.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct FiringContext {
     /// True if it was fired in the dashboard.
     #[serde(rename = "by_page", skip_serializing_if = "std::ops::Not::not")]
     pub from_dashboard: bool,
+    /// Actor who requested it, if it has to be prepared: the events of its preparation are on behalf of this actor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
 }
 
 /// Key in the metadata of a task that comes from a job whose text was not trusted. The value is the reason.

@@ -87,7 +87,7 @@ agents:
         assert_eq!(rules(agent, schedule), expected, "{} {schedule:?}", agent.name);
     }
     assert_eq!((a.isolations().count(), b.isolations().count()), (3, 1));
-    assert_eq!(a.isolations().map(|rules| rules.max_kept()).max(), Some(2_000_000_000));
+    assert_eq!(a.isolations().map(|(_, rules)| rules.max_kept()).max(), Some(2_000_000_000));
     let wrong =
         load_text("agents: [{name: a, schedules: {s: {type: manual, prompt: x, isolation: {base: main}}}}]");
     assert!(lines(&wrong)[0].contains("kind"), "{:?}", lines(&wrong));

@@ -322,11 +322,16 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             let job = firing.and_then(|firing| firing.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
                 "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
-                 a new `run_at` or `in` in its file arms it again.",
+                 a new `run_at` or `in` in its file arms it again{}.",
                 when.unwrap_or_default(),
                 job.unwrap_or_default(),
                 view.agent,
                 shell_word(view.schedule.as_str()),
+                if view.off_by_person {
+                    format!(", after `cowhand schedule enable {word}`, because it is turned off")
+                } else {
+                    String::new()
+                },
             )
         }
         ScheduleStatus::Finished => {

@@ -149,3 +149,20 @@ fn doctor_reports_workspaces_that_cannot_be_made() {
     let said = detail();
     assert!(said.contains("its jobs cannot start: ") && !said.contains("not a git repository"), "{said}");
 }
+
+#[test]
+fn missing_built_in_program_has_advice_that_works() {
+    let agent =
+        |runtime: &str| format!("  - {{name: {runtime}, runtime: {runtime}, env: {{PATH: /nowhere}}}}\n");
+    let runtimes = ["claude", "codex", "gemini", "opencode"];
+    let agents: String = runtimes.iter().map(|runtime| agent(runtime)).collect();
+    let scene = Scene::with(&format!("agents:\n{agents}"));
+    let found: Value = serde_json::from_str(&scene.run(&["doctor", "--json"]).stdout).unwrap();
+    for runtime in runtimes {
+        let what = format!("agent {runtime}");
+        let finding = found.as_array().unwrap().iter().find(|finding| finding["what"] == *what).unwrap();
+        let detail = finding["detail"].as_str().unwrap();
+        assert!(detail.contains("was not found on PATH; install it, or add its folder to PATH"), "{detail}");
+        assert!(!detail.contains("in the config"), "no key has its path: {detail}");
+    }
+}

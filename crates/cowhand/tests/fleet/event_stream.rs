@@ -186,3 +186,31 @@ fn followed_output_continues_after_restart() {
         assert!(last > 1 || *job == later, "{job}: {last}");
     }
 }
+
+#[test]
+fn audit_shows_job_of_prepared_firing_by_hand() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      gated: {type: manual, prompt: Go., when_command: ['true']}
+      items: {type: manual, prompt: Go., work_source: {type: files, path: items}}
+",
+    );
+    fs::create_dir(scene.root.join("items")).unwrap();
+    scene.write("items/one.md", "One.");
+    scene.start();
+    for schedule in ["gated", "items"] {
+        let ran = scene.run(&["trigger", "a", schedule, "--wait"]);
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        let audit = scene.run(&["events", "--audit", "--json", "--limit", "1000"]).stdout;
+        let events = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let events: Vec<Value> = events.filter(|event| event["schedule"] == schedule).collect();
+        for kind in ["schedule:preparing", "schedule:fired", "job:created"] {
+            assert!(events.iter().any(|event| event["type"] == kind), "{schedule} {kind}: {events:#?}");
+        }
+        assert!(!events.iter().any(|event| event["type"] == "job:started"), "{events:#?}");
+    }
+}

@@ -36,6 +36,7 @@ mod nodes;
 mod orphans;
 mod other_store;
 mod own_rights;
+mod pauses;
 mod pending;
 mod preparing;
 mod prune;

@@ -1,5 +1,7 @@
 //! Jobs that have not started: every verb that shows them also shows what they wait for.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{Scene, wait_until};
 
 /// Returns the output without line breaks, which depend on the width of the terminal.
@@ -171,4 +173,91 @@ fn a_retry_that_waits_for_a_budget_names_its_failure() {
     assert!(said(&scene, &["status"]).contains(failed));
     let why = said(&scene, &["why", "a/s"]);
     assert!(why.contains(&format!("A job waits for a retry: {id}: {failed}.")), "{why}");
+}
+
+/// `a/h` and `a/j` fire when a job of `up/m` ends, and wait for their calendar.
+fn with_calendars(h: &str, j: &str) -> String {
+    format!(
+        "agents:
+  - name: up
+    runtime: command
+    command: ['true']
+    schedules: {{m: {{type: manual, prompt: Go.}}}}
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules:
+      h: {{type: dispatch_result, schedule: up/m, prompt: h{h}}}
+      j: {{type: dispatch_result, schedule: up/m, prompt: j{j}}}
+"
+    )
+}
+
+#[test]
+fn pending_job_follows_changed_calendar() {
+    let days = (0..3).map(|day| (Timestamp::now() + SignedDuration::from_hours(24 * day)).to_string());
+    let days: Vec<String> = days.map(|day| day[..10].to_owned()).collect();
+    let excluded = format!(", exclude_dates: [{}]", days.join(", "));
+    let scene = Scene::with(&with_calendars(&excluded, ", start_at: 2100-01-01T00:00:00Z"));
+    scene.start();
+    scene.run(&["trigger", "up/m", "--wait"]);
+    let pending = || scene.json(&["jobs", "--agent", "a", "--status", "pending"]);
+    wait_until("both jobs to be made", || (pending().as_array().unwrap().len() == 2).then_some(()));
+    for job in pending().as_array().unwrap() {
+        assert_eq!(job["waits"]["reason"], "outside_hours", "{job}");
+        assert!(said(&scene, &["status"]).contains(job["id"].as_str().unwrap()));
+    }
+
+    scene.write("cowhand.yaml", &with_calendars("", ", start_at: 2090-01-01T00:00:00Z"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    wait_until("the job of h to run", || {
+        (scene.json(&["jobs", "--agent", "a", "--status", "completed"])[0]["schedule"] == "h").then_some(())
+    });
+    let moved = &pending()[0];
+    assert_eq!((&moved["schedule"], &moved["not_before"]), (&"j".into(), &"2090-01-01T00:00:00Z".into()));
+    assert!(scene.run(&["events"]).stdout.contains("job:rescheduled"));
+
+    // Without a daemon, the job keeps its earliest start, and the verbs say so.
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    scene.write("cowhand.yaml", &with_calendars("", ""));
+    let waits = "it waits for a calendar that was changed";
+    let job = &pending()[0];
+    assert!(job["waits"]["message"].as_str().is_some_and(|message| message.starts_with(waits)), "{job}");
+    for verb in [&["status"][..], &["why", "a/j"], &["job", job["id"].as_str().unwrap()]] {
+        assert!(said(&scene, verb).contains(waits), "{verb:?}: {}", said(&scene, verb));
+    }
+    scene.start();
+    wait_until("the job of j to run", || pending().as_array().unwrap().is_empty().then_some(()));
+}
+
+#[test]
+fn due_schedule_that_waits_is_shown() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sleep, '600']
+    schedules:
+      one: {type: manual}
+      two: {type: interval, interval: 1s, start_at: START}
+"
+        .replace("START", &(Timestamp::now() + SignedDuration::from_secs(4)).to_string())
+        .as_str(),
+    );
+    scene.start();
+    scene.run(&["trigger", "a/one"]);
+    wait_until("two to be due", || {
+        scene.json(&["schedule", "show", "a/two"])["due_since"].as_str().map(|_| ())
+    });
+    let next = said(&scene, &["schedule", "next"]);
+    assert!(next.contains("no time of a next firing is known: a/two was due "), "{next}");
+    assert!(next.contains(" and waits: "), "{next}");
+    let next = said(&scene, &["schedule", "next", "a/two"]);
+    assert!(next.contains("a/two has no next firing: it was due "), "{next}");
+    wait_until("`status` to show it", || {
+        said(&scene, &["status"]).contains("waits: a/two was due ").then_some(())
+    });
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    let next = said(&scene, &["schedule", "next", "a/two"]);
+    assert!(!next.contains("next tick"), "{next}");
 }

@@ -274,3 +274,55 @@ fn schedule_past_its_end_is_finished_without_a_daemon() {
     wait_until("the daemon to finish it", || (shown()[0].0 == "finished").then_some(()));
     assert_eq!(before, shown());
 }
+
+#[test]
+fn enabling_schedule_past_its_end_says_what_to_do() {
+    let scene = Scene::with(
+        "agents:
+  - name: w
+    runtime: command
+    command: ['true']
+    schedules: {c: {type: cron, cron: 0 3 * * *, end_at: 2020-01-01T00:00:00Z}}
+",
+    );
+    scene.start();
+    let refused = || scene.run(&["schedule", "enable", "w/c"]).stderr;
+    assert!(refused().contains("it fires again with a later `end_at` in its file"), "{}", refused());
+    assert_eq!(scene.run(&["schedule", "disable", "w/c"]).code, Some(0));
+    let advice = "set a later `end_at` in its file, and then run `cowhand schedule enable w/c`";
+    assert!(refused().contains(advice) && !refused().contains("fires again"), "{}", refused());
+}
+
+#[test]
+fn disabled_delay_stays_off_with_new_time() {
+    let fleet = |wait: &str| {
+        format!(
+            "agents: [{{name: w, runtime: command, command: ['true'], schedules: {{d: {{type: delay, in: {wait}}}}}}}]"
+        )
+    };
+    let scene = Scene::with(&fleet("1s"));
+    scene.start();
+    let status = || scene.json(&["schedule", "show", "w/d"])["status"].clone();
+    wait_until("it to fire", || (status() == "finished").then_some(()));
+    let disable = || scene.run(&["schedule", "disable", "w/d"]);
+    assert_eq!(disable().code, Some(0));
+    let events = scene.run(&["events", "--json"]).stdout;
+    assert!(events.contains("schedule:disabled"), "{events}");
+    assert_eq!(status(), "finished");
+    let why = scene.run(&["why", "w/d"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(why.contains("after `cowhand schedule enable w/d`, because it is turned off"), "{why}");
+    scene.write("cowhand.yaml", &fleet("2s"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert_eq!(status(), "disabled");
+    assert_eq!(scene.run(&["schedule", "enable", "w/d"]).code, Some(0));
+    let ran = || scene.json(&["jobs"]).as_array().unwrap().len();
+    wait_until("it to fire again", || (ran() == 2).then_some(()));
+    // Enabling takes back a `disable` after the firing.
+    wait_until("it to finish", || (status() == "finished").then_some(()));
+    disable();
+    assert_eq!(scene.run(&["schedule", "enable", "w/d"]).code, Some(0));
+    assert_ne!(scene.run(&["schedule", "enable", "w/d"]).code, Some(0), "it has fired");
+    scene.write("cowhand.yaml", &fleet("3s"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    wait_until("it to fire a third time", || (ran() == 3).then_some(()));
+}

@@ -223,6 +223,21 @@ async fn missing_webhook_secret_is_reported_before_first_delivery() {
 }
 
 #[tokio::test]
+async fn delivery_to_webhook_without_secret_is_not_called_unsigned() {
+    let mut scene = Scene::prepared("");
+    std::fs::remove_file(scene.path("cowhand.yaml")).unwrap();
+    let agent = "name: worker\nruntime: command\ncommand: ['true']\nschedules: {open: {type: webhook, prompt: Look.}}\n";
+    std::fs::write(scene.path("worker.yaml"), agent).unwrap();
+    std::fs::write(scene.path("herdctl.yaml"), "version: 1\nagents:\n  - path: worker.yaml\n").unwrap();
+    scene.start(&["--listen", "127.0.0.1:0"]);
+    for request in [scene.deliver("open", BODY), scene.deliver("open", BODY).header("x-gitlab-token", OLD)] {
+        let (status, said) = answer(request).await;
+        assert_eq!((status, &said["code"]), (500, &json!("unavailable")), "{said}");
+    }
+    assert!(scene.log().contains("a webhook cannot be checked: it has no `secret_env`"), "{}", scene.log());
+}
+
+#[tokio::test]
 async fn unsigned_webhook_outside_loopback_is_reported() {
     let mut scene = Scene::prepared(FLEET);
     scene.start_anywhere();

@@ -32,6 +32,10 @@ fn job_fails_with_reason_if_workspace_cannot_be_created() {
             worktree(json!({"setup": ["sh", "-c", "echo no such luck >&2; exit 3"]})),
             "exit status: 3: no such luck",
         ),
+        (
+            worktree(json!({"setup": ["sh", "-c", "echo the lock file is old; exit 3"]})),
+            "exit status: 3: the lock file is old",
+        ),
         (worktree(json!({"setup": ["no-such-program"]})), "`setup` (no-such-program) cannot be started"),
         (
             worktree(json!({"setup": ["sh", "-c", "setsid sleep 300 & sleep 300"], "setup_timeout": "1s"})),
@@ -209,6 +213,28 @@ fn doctor_reports_git_if_an_agent_needs_it() {
         (json!({"isolation": "shared"}), false),
     ] {
         assert_eq!(findings(&Scene::new("true", &settings), None).1.is_some(), needed, "{settings}");
+    }
+}
+
+#[test]
+fn doctor_names_schedule_whose_workspace_cannot_be_made() {
+    let schedule = |base: &str| json!({"type": "manual", "prompt": "x", "isolation": {"kind": "worktree", "base": base}});
+    let no_base = "it has no branch or commit \"nowhere\"";
+    for (settings, expected) in [
+        (json!({"schedules": {"a": schedule("HEAD"), "b": schedule("nowhere")}}), "jobs of its schedule `b`"),
+        (
+            json!({"schedules": {"a": schedule("nowhere"), "b": schedule("nowhere")}}),
+            "jobs of its schedules `a` and `b`",
+        ),
+        (json!({"isolation": {"kind": "worktree", "base": "nowhere"}}), "its jobs"),
+    ] {
+        let scene = Scene::new("true", &settings);
+        let said = scene.command(&["doctor", "--json"]).output().unwrap();
+        let all: Vec<serde_json::Value> = serde_json::from_slice(&said.stdout).unwrap();
+        let found = all.iter().find(|finding| finding["what"] == "isolation of coder").unwrap();
+        let detail = found["detail"].as_str().unwrap();
+        assert!(detail.starts_with(&format!("{expected} cannot start: ")), "{detail}");
+        assert!(detail.contains(no_base), "{detail}");
     }
 }
 

@@ -241,7 +241,7 @@ async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<Sto
     // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(agent);
-    let max_bytes = agent.into_iter().flat_map(Agent::isolations).map(|rules| rules.max_kept()).max();
+    let max_bytes = agent.into_iter().flat_map(Agent::isolations).map(|(_, rules)| rules.max_kept()).max();
     let max_bytes = max_bytes.unwrap_or_else(|| IsolationRules::default().max_kept());
     let mut sum: u64 = 0;
     for stored in kept {

@@ -43,6 +43,12 @@ pub(super) enum ProgramError {
     NoCommand(&'static str),
     #[error("{0} was not found on PATH; install it, or give its whole path in the config")]
     NotOnPath(String),
+    /// The config has no key for the path of the program of a built-in runtime.
+    #[error(
+        "{0} was not found on PATH; install it, or add its folder to PATH: to that of the daemon, and restart it, or to \
+         `PATH` in the agent's `env`"
+    )]
+    BuiltInNotOnPath(&'static str),
     #[error("{} is a folder, not a program", .0.display())]
     IsFolder(PathBuf),
     #[error("{path} is not executable; run `chmod +x {path}`", path = .0.display())]
@@ -149,8 +155,11 @@ fn program(agent: &Agent) -> Result<String, ProgramError> {
 }
 
 fn find_program(agent: &Agent, program: &str) -> Result<PathBuf, ProgramError> {
-    find(program, &agent.directory, agent.program.env.get("PATH"))
-        .ok_or_else(|| unusable(program, &agent.directory))
+    let found = find(program, &agent.directory, agent.program.env.get("PATH"));
+    found.ok_or_else(|| match description(agent.runtime()).program {
+        Some(built_in) => ProgramError::BuiltInNotOnPath(built_in),
+        None => unusable(program, &agent.directory),
+    })
 }
 
 /// Explains why a program cannot be started.

@@ -1,9 +1,11 @@
 //! Checks that the `git` for workspaces exists and is new enough, and that the workspaces of the agents can be made.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
+use cowhand_core::id::ScheduleName;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::workspace::IsolationRules;
 use cowhand_run::workspace::WorkspaceBase;
@@ -26,23 +28,43 @@ async fn workspaces(roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
     // The finding of the agent itself reports a missing directory.
     for agent in roster.agents.iter().filter(|agent| agent.directory.is_dir()) {
-        let mut problems: Vec<String> = Vec::new();
-        for rules in agent.isolations() {
-            let setup = missing_setup(agent, &rules);
-            let (directory, stop) = (agent.directory.clone(), Arc::default());
+        // The schedules that have each problem; `None` stands for jobs without a schedule.
+        let mut problems: BTreeMap<String, Vec<Option<&ScheduleName>>> = BTreeMap::new();
+        for (schedule, rules) in agent.isolations() {
+            let setup = missing_setup(agent, rules);
+            let (directory, rules, stop) = (agent.directory.clone(), rules.clone(), Arc::default());
             let base =
                 tokio::task::spawn_blocking(move || WorkspaceBase::of(&directory, &rules, &stop)).await;
             let base = base.ok().and_then(Result::err).map(|error| error.to_string());
-            problems.extend(base.into_iter().chain(setup));
+            for problem in base.into_iter().chain(setup) {
+                problems.entry(problem).or_default().push(schedule);
+            }
         }
-        problems.sort_unstable();
-        problems.dedup();
-        if !problems.is_empty() {
-            let detail = format!("its jobs cannot start: {}", problems.join("; "));
-            findings.push(Finding::of(format!("isolation of {}", agent.name), Err(detail)));
+        let sentences: Vec<String> = problems
+            .into_iter()
+            .map(|(problem, of)| format!("{} cannot start: {problem}", jobs_in_words(agent, &of)))
+            .collect();
+        if !sentences.is_empty() {
+            findings.push(Finding::of(format!("isolation of {}", agent.name), Err(sentences.join("; "))));
         }
     }
     findings
+}
+
+/// Formats `its jobs`, or only the jobs that have a problem: `jobs of its schedules a and b`.
+fn jobs_in_words(agent: &Agent, of: &[Option<&ScheduleName>]) -> String {
+    let isolated = agent.isolations().count();
+    if of.len() == isolated && isolated > agent.schedules.len() {
+        return "its jobs".to_owned();
+    }
+    let names: Vec<String> = of.iter().flatten().map(|name| format!("`{name}`")).collect();
+    let schedules = match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("jobs of its schedule {name}")),
+        [names @ .., last] => Some(format!("jobs of its schedules {} and {last}", names.join(", "))),
+    };
+    let others = of.contains(&None).then(|| "jobs without a schedule".to_owned());
+    others.into_iter().chain(schedules).collect::<Vec<_>>().join(" and ")
 }
 
 /// Explains why the program of `setup` cannot be started. A relative path is in the workspace, which does not exist yet,

@@ -2,7 +2,7 @@
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::roster::Schedule;
-use cowhand_core::schedule::{DisabledBy, ScheduleState};
+use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState};
 use tracing::warn;
 
 use super::{Fleet, FleetError};
@@ -14,23 +14,20 @@ impl Fleet {
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let configured = self.find_with_current_files(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
+        let record = self.store().schedule(configured.id).await?;
+        let off_by_person = record.as_ref().is_some_and(ScheduleRecord::is_disabled_by_person);
         if let Some(location) = configured.disabled_in_file() {
             let (agent, schedule) = name();
-            let off_by_person = self
-                .store()
-                .schedule(configured.id)
-                .await?
-                .is_some_and(|record| record.is_disabled_by_person());
             return Err(FleetError::OffInFile { agent, schedule, location, off_by_person });
         }
         let now = self.clock().now();
-        if self.store().schedule(configured.id).await?.is_some_and(|record| record.is_done()) {
+        if record.is_some_and(|record| record.is_done()) && !off_by_person {
             let (agent, schedule) = name();
             return Err(FleetError::HasFired { agent, schedule });
         }
         if let (Some(end), true) = (configured.timing.end_at, configured.is_over(now)) {
             let (agent, schedule) = name();
-            return Err(FleetError::Finished { agent, schedule, end });
+            return Err(FleetError::Finished { agent, schedule, end, off_by_person });
         }
         let was_off = self.store().enable(configured.id, now).await?;
         self.nudge();

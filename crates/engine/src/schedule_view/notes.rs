@@ -1,5 +1,6 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
+use cowhand_core::id::JobId;
 use cowhand_core::plan::{
     AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, SlotWait, Snapshot, free_places,
 };
@@ -104,8 +105,9 @@ impl ScheduleView {
         }
         if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, schedule, snapshot) > 0
         {
-            let note = "the agent has a free place again, and it fires at the daemon's next tick";
-            return self.with_note(SkipReason::AtCapacity, None, note.to_owned());
+            let note =
+                format!("the agent has a free place again, and it fires {}", at_next_tick(snapshot, now));
+            return self.with_note(SkipReason::AtCapacity, None, note);
         }
         self.with_calendar(schedule, snapshot, now)
     }
@@ -140,12 +142,18 @@ impl ScheduleView {
             return self.with_note(SkipReason::NotDue, next, calendar_skip_note);
         }
         let Some(closed) = schedule.timing.closed_by(now, zone) else {
+            if let Some((id, until)) = waits_for_earlier_calendar(schedule, snapshot, now)
+                && matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None)
+            {
+                self.skip_reason = Some(SkipReason::OutsideHours);
+                let note = format!("{id}: {RESCHEDULED_AT_START}");
+                return self.with_note(SkipReason::OutsideHours, Some(until), note);
+            }
             if self.skip_reason != Some(SkipReason::OutsideHours) {
                 return self;
             }
             // No tick has run since the calendar opened or was changed.
-            let when =
-                if snapshot.has_daemon(now) { "at the daemon's next tick" } else { "when a daemon starts" };
+            let when = at_next_tick(snapshot, now);
             let note = format!("its calendar was closed and is open now; it fires {when}");
             return self.with_note(SkipReason::OutsideHours, None, note);
         };
@@ -186,6 +194,28 @@ impl ScheduleView {
     fn with_note(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
         Self { skip_until: until, skip_note: Some(note), skip_note_reason: Some(reason), ..self }
     }
+}
+
+fn at_next_tick(snapshot: &Snapshot, now: Timestamp) -> &'static str {
+    if snapshot.has_daemon(now) { "at the daemon's next tick" } else { "when a daemon starts" }
+}
+
+/// Note about a job that still waits for a time that the calendar no longer requires, because the config was changed
+/// while no daemon ran.
+pub const RESCHEDULED_AT_START: &str =
+    "it waits for a calendar that was changed, and gets a new earliest start when a daemon starts";
+
+/// Returns the oldest job of the schedule that waits for its first attempt until a time in the future.
+fn waits_for_earlier_calendar<'a>(
+    schedule: &Schedule,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+) -> Option<(&'a JobId, Timestamp)> {
+    let is_new = |job: &&LiveJob| job.schedule == Some(schedule.id) && job.began_at.is_none();
+    snapshot.jobs.iter().filter(is_new).find_map(|job| match job.state {
+        LiveState::Pending { not_before } => Some((&job.id, not_before.filter(|until| *until > now)?)),
+        LiveState::Running { .. } => None,
+    })
 }
 
 /// Returns the usage limit of the oldest parked job of the schedule. Returns `None` if no job of the schedule is

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::event::is_too_long;
 use crate::schedule_view::{BY_FILTER, BY_TRIGGER_LIMIT};
-use cowhand_store::{Decision, NewFiring};
+use cowhand_store::{Decision, NewFiring, audit};
 
 /// The agent and the schedule of an occurrence.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,9 @@ impl Dispatch<'_> {
     ) -> (Decision, Option<String>) {
         match self.refusal(key, &firing_context, now).filter(|_| !key.is_by_hand()) {
             Some((reason, note)) => (Decision::Skip(reason), note),
-            None if self.schedule.needs_preparing(self.agent) => (Decision::Prepare(firing_context), None),
+            None if self.schedule.needs_preparing(self.agent) => {
+                (Decision::Prepare(FiringContext { by: audit::current(), ..firing_context }), None)
+            }
             None => {
                 let Self { agent, schedule, due } = self;
                 let (schedule, zone) = (Some(schedule), &TimeZone::system());

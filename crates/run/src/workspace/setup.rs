@@ -26,7 +26,7 @@ pub struct Setup<'a> {
 pub enum SetupFailure {
     /// A message for people.
     CannotStart(String),
-    /// The command failed or took too long: a message for people, with the end of stderr if the command failed.
+    /// The command failed or took too long: a message for people, with the end of its output if the command failed.
     Failed(String),
     /// A stop was requested.
     Stopped,
@@ -43,8 +43,15 @@ pub fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
     let failed = |why: String| SetupFailure::Failed(sentence(why));
     match child::run_minded(minded, &Bounds { timeout, max_stdout_bytes: 0, stop: setup.stop }) {
         Ok(ran) if ran.status.success() => Ok(()),
-        Ok(ran) if ran.stderr_end.is_empty() => Err(failed(format!("ended with {}", ran.status))),
-        Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.stderr_end))),
+        Ok(ran) => {
+            let printed = [ran.stdout_end.as_str(), ran.stderr_end.as_str()];
+            let printed: Vec<&str> = printed.into_iter().filter(|text| !text.is_empty()).collect();
+            let printed = match printed.join("\n") {
+                text if text.is_empty() => text,
+                text => format!(": {text}"),
+            };
+            Err(failed(format!("ended with {}{printed}", ran.status)))
+        }
         Err(ChildError::CannotStart(error)) => Err(not_started(error)),
         Err(ChildError::Io(error)) => {
             Err(SetupFailure::CannotStart(sentence(format!("cannot be waited for: {error}"))))

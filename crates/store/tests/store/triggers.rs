@@ -1,6 +1,8 @@
 //! The verbs of triggers: lists, cursors, schedules that trigger each other, and triggers that give up.
 
 use cowhand_core::event::Event;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{JobState, NewJob};
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason, TriggerFailure};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{Decision, Fired, NewFiring};
@@ -14,6 +16,40 @@ on_both! {
     a_chain_of_firings_is_counted,
     a_trigger_that_gave_up_is_enabled_again,
     an_error_of_a_trigger_has_one_event,
+    a_job_that_waits_for_the_calendar_follows_the_config,
+}
+
+async fn a_job_that_waits_for_the_calendar_follows_the_config(db: TestDb) {
+    let store = db.open().await;
+    let opens = |second| {
+        let mut roster = roster(&[r#"{"type":"chat"}"#]);
+        roster.agents[0].schedules[0].timing.start_at = Some(at(second));
+        roster
+    };
+    let schedule = opens(0).agents[0].schedules[0].id;
+    store.load_schedules(opens(90), at(0)).await.unwrap();
+    let fire = async |key: FiringKey, not_before: Option<i64>| {
+        let job = NewJob { not_before: not_before.map(at), ..new_job() };
+        let firing = NewFiring { schedule, key, due: at(1), decision: Decision::Run(job), note: None };
+        let Fired::Recorded(Some(job)) = store.fire_once(firing, at(1)).await.unwrap() else { panic!("new") };
+        job.id().clone()
+    };
+    let outside = |item: &str| Occurrence::custom(item).key(0);
+    let waits = fire(outside("a"), Some(90)).await;
+    let open = fire(outside("b"), None).await;
+    let by_hand = fire(Occurrence::Manual("k").key(0), Some(90)).await;
+    let earliest = async |id: &JobId| store.job(id.clone()).await.unwrap().unwrap().state().clone();
+    let pending = |not_before: Option<i64>| JobState::Pending { not_before: not_before.map(at) };
+    for (start, now, expected, events) in
+        [(90, 2, Some(90), 0), (50, 3, Some(50), 1), (70, 4, Some(70), 2), (5, 6, None, 3), (80, 7, None, 3)]
+    {
+        store.load_schedules(opens(start), at(now)).await.unwrap();
+        assert_eq!(earliest(&waits).await, pending(expected), "{start}");
+        assert_eq!(earliest(&open).await, pending(None), "it was accepted while the calendar was open");
+        assert_eq!(earliest(&by_hand).await, pending(Some(90)), "it does not wait for the calendar");
+        let moved = event_types(&store).await.iter().filter(|kind| **kind == "job:rescheduled").count();
+        assert_eq!(moved, events, "{start}");
+    }
 }
 
 async fn a_listed_item_fires_once_and_again_after_it_comes_back(db: TestDb) {
@@ -90,6 +126,11 @@ async fn a_cursor_moves_with_the_firing(db: TestDb) {
     let now = store.last_event().await.unwrap();
     store.enable(listener, at(4)).await.unwrap();
     assert_eq!(store.cursor(listener).await.unwrap(), Some(now), "from now on");
+
+    store.finish(listener, at(5)).await.unwrap();
+    let now = store.last_event().await.unwrap();
+    store.reopen(listener, at(6)).await.unwrap();
+    assert_eq!(store.cursor(listener).await.unwrap(), Some(now), "events after its end do not count");
 }
 
 async fn a_chain_of_firings_is_counted(db: TestDb) {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::jobs::Waits;
 use super::{Api, ApiProblem};
 use cowhand_engine::error::{agent_left, schedule_left};
-use cowhand_engine::schedule_view::RETRY_DUE;
+use cowhand_engine::schedule_view::{RESCHEDULED_AT_START, RETRY_DUE};
 
 /// Agent that is no longer in the config and has jobs that have not ended, or firings without a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -223,7 +223,7 @@ async fn of_pending(
         LiveState::Pending { not_before: Some(until) } if until > now => {
             let failed = if job.attempts() > 0 { last_failure(api, job).await? } else { None };
             Ok(failed.map_or_else(
-                || calendar(agent, job, until, now),
+                || calendar(agent, job, until, now).or_else(|| Some(earliest_start(live, until))),
                 |message| Some(Waits { reason: SkipReason::Requeued, until: Some(until), message }),
             ))
         }
@@ -304,6 +304,17 @@ fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Optio
     let schedule = agent.restrictions(job).schedule()?;
     let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(ClosedBy::sentence)?;
     Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
+}
+
+/// Describes a job whose earliest start is in the future although the calendar is open: a follow-up, or a job whose
+/// calendar was changed while no daemon ran.
+fn earliest_start(live: &LiveJob, until: Timestamp) -> Waits {
+    let (reason, message) = if live.by_trigger {
+        (SkipReason::OutsideHours, RESCHEDULED_AT_START.to_owned())
+    } else {
+        (SkipReason::NotDue, format!("it is a follow-up, and its earliest start is {until:.0}"))
+    };
+    Waits { reason, until: Some(until), message }
 }
 
 #[cfg(test)]

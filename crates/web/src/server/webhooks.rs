@@ -111,8 +111,13 @@ impl WebhookReceiver {
         let sources = self.fleet.sources();
         let names: Vec<&str> = schedule.trigger.secret_names().collect();
         secrets.extend(names.iter().filter_map(|name| sources.context().variable(name)));
-        if secrets.is_empty() && !names.is_empty() {
-            error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
+        if secrets.is_empty() && (!names.is_empty() || !allow_unsigned) {
+            let missing = if names.is_empty() {
+                "it has no `secret_env`".to_owned()
+            } else {
+                format!("{} not set", names.join(", "))
+            };
+            error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {missing}");
             return Err(ApiProblem::unavailable("this webhook is not set up; the log shows what is missing"));
         }
         Ok(WebhookSettings {

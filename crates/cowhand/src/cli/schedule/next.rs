@@ -76,9 +76,9 @@ impl NextArgs {
         Ok(())
     }
 
-    /// Prints missed firings, the ends of pauses, and the providers that are used up, because the jobs of firings wait
-    /// for them. The ends of pauses are left out if there are no next firings (`is_empty`), because
-    /// `no_firings_message` covers pauses.
+    /// Prints missed firings, firings that wait, the ends of pauses, and the providers that are used up, because the jobs of
+    /// firings wait for them. Waits and ends of pauses are left out if there are no next firings (`is_empty`), because
+    /// `no_firings_message` covers them.
     fn print_notes(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
@@ -86,12 +86,16 @@ impl NextArgs {
             let is = |name: &ScheduleFullName| view.agent == name.agent && view.schedule == name.schedule;
             self.name.as_ref().is_none_or(is)
         };
+        let now = Timestamp::now();
         for view in views.items.iter().filter(is_shown) {
             let name = format!("{}/{}", view.agent, view.schedule);
             match (&view.missed, view.status, view.skip_until) {
                 (Some(missed), ..) => print::prose(&format!("{name}: {}", missed.note), 2),
                 (_, ScheduleStatus::Paused, Some(until)) if !is_empty => {
                     print::prose(&format!("{name} has paused itself, and tries again at {until:.0}"), 2);
+                }
+                _ if let Some(late) = waiting_firing(view, now).filter(|_| !is_empty) => {
+                    print::prose(&format!("{name} {late}"), 2);
                 }
                 _ => {}
             }
@@ -184,6 +188,7 @@ impl NextArgs {
                 "it has fired, no daemon runs, and it is prepared when a daemon starts".to_owned()
             }
             _ if view.preparing => "it has fired, and is being prepared".to_owned(),
+            _ if let Some(late) = waiting_firing(&view, Timestamp::now()) => format!("it {late}"),
             (_, Some(SkipReason::AlreadyRunning)) if view.unsettled == 0 => {
                 "its interval counts from the end of its running job".to_owned()
             }
@@ -223,12 +228,28 @@ fn used_up<'v>(views: impl Iterator<Item = &'v ScheduleView>) -> Vec<(String, Ti
     found
 }
 
-/// Returns the reason why the fleet has no next firing: an interval that counts from the end of a running job. If there
-/// is no such interval, returns that nothing fires by the clock, with the end of the first pause, if a schedule is
-/// paused.
+/// Describes the firing of a schedule that is due and waits: `was due 3m ago and waits: …`. None if no firing waits.
+fn waiting_firing(view: &ScheduleView, now: Timestamp) -> Option<String> {
+    let is_on = matches!(view.status, ScheduleStatus::Idle | ScheduleStatus::Running);
+    let since = duration::relative_to_now(now, view.due_since.filter(|_| is_on)?);
+    let (again, why) = (view.due_again_in_words(), print::one_line(view.awaited().unwrap_or_default(), 400));
+    Some(format!("was due {since}{again} and waits: {why}"))
+}
+
+/// Returns the reason why the fleet has no next firing: a firing that waits, or an interval that counts from the end of
+/// a running job. If there is neither, returns that nothing fires by the clock, with the end of the first pause, if a
+/// schedule is paused.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> =
         location::ask(config, async |client| Ok(client.get("schedules").await?))?;
+    let now = Timestamp::now();
+    if let Some((view, late)) = views.items.iter().find_map(|view| Some((view, waiting_firing(view, now)?))) {
+        let (name, word) =
+            (format!("{}/{}", view.agent, view.schedule), schedule_word(&view.agent, &view.schedule));
+        return Ok(format!(
+            "no time of a next firing is known: {name} {late}; `cowhand why {word}` shows details"
+        ));
+    }
     let counts_from_end = |view: &&ScheduleView| {
         let is_on = matches!(view.status, ScheduleStatus::Idle | ScheduleStatus::Running);
         is_on && view.is_by_clock() && view.skip_reason == Some(SkipReason::AlreadyRunning)

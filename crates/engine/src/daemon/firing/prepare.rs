@@ -22,7 +22,7 @@ use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
 use cowhand_run::gate::{self, GateAnswer, printed_suffix};
-use cowhand_store::{NewItemClaim, Preparation, Prepared, TakeConditions, TakePreparing};
+use cowhand_store::{NewItemClaim, Preparation, Prepared, TakeConditions, TakePreparing, audit};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 use cowhand_work::{SourceOwner, WorkSourceError};
@@ -85,7 +85,11 @@ impl Preparer<'_> {
         let tries = preparation.tries;
         let firing = PreparedFiring { agent, schedule, preparation };
         // A work source may be code of the library's user, which can panic.
-        match caught(self.run(firing)).await.context("preparing it").and_then(|done| done) {
+        let prepared = match firing.firing_context().by.clone() {
+            Some(actor) => caught(audit::by(actor, self.run(firing))).await,
+            None => caught(self.run(firing)).await,
+        };
+        match prepared.context("preparing it").and_then(|done| done) {
             Ok(()) => Step::Done,
             Err(error) => {
                 let wait = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);

@@ -65,7 +65,8 @@ impl Running {
 }
 
 impl Triggers {
-    /// Starts and stops runners so that each enabled and active schedule with a strategy has one.
+    /// Starts and stops runners so that each enabled schedule with a strategy has one while it is active. A schedule that
+    /// follows events has one during a pause, too.
     pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
         let loaded = engine.loaded();
         let needed: Vec<&Schedule> = loaded
@@ -100,7 +101,7 @@ impl Triggers {
             .schedules()
             .await?
             .into_iter()
-            .filter(|record| record.state == ScheduleState::Active)
+            .filter(is_followed)
             .map(|record| (record.id, record))
             .collect();
         let needed: HashMap<ScheduleId, ScheduleRecord> =
@@ -147,6 +148,16 @@ impl Triggers {
         });
         join_all(ending.collect::<Vec<_>>()).await;
         self.last_comparison = None;
+    }
+}
+
+/// Checks whether the schedule accepts tasks of its strategy now. Events of the fleet are accepted during a pause, as
+/// deliveries are, and their jobs wait for its end: so neither `enable` nor `disable` loses them.
+fn is_followed(record: &ScheduleRecord) -> bool {
+    match record.state {
+        ScheduleState::Active => true,
+        ScheduleState::Paused { .. } => record.trigger.follows_events(),
+        ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Finished => false,
     }
 }
 
