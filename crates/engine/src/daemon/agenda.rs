@@ -34,10 +34,10 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// Creates an agenda that begins with a plan of all agents.
-    pub(super) fn new() -> Self {
+    /// Creates an agenda that begins with a plan of all agents, and with the events after `cursor`.
+    pub(super) fn new(cursor: i64) -> Self {
         Self {
-            cursor: 0,
+            cursor,
             all: true,
             changed: BTreeSet::new(),
             wakes: HashMap::new(),
@@ -148,7 +148,7 @@ mod tests {
     fn agents_are_due_after_an_event_a_request_or_at_their_time() {
         let (roster, requests) = (roster(&["a", "b", "c", "d"]), PlanRequests::default());
         let at = |second| Timestamp::from_second(second).unwrap();
-        let mut agenda = Agenda::new();
+        let mut agenda = Agenda::new(0);
         assert!(agenda.take_all() && !agenda.take_all(), "the first plan is of all agents");
         for (agent, second) in [("b", 10), ("c", 20)] {
             agenda.set_wake(agent.parse().unwrap(), Some(at(second)));

@@ -121,6 +121,7 @@ impl Daemon {
         let home = Home { state, node, job_key, event_before_start, lock: Mutex::new(lock) };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
+        let agenda = Agenda::new(event_before_start);
         let views = Views::new(engine.home.state.clone(), started.now.wall);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (outbox_engine, hook_engine) = (Arc::clone(&engine), Arc::clone(&engine));
@@ -139,7 +140,7 @@ impl Daemon {
             heartbeat_at,
             uptime,
             presence,
-            agenda: Agenda::new(),
+            agenda,
             views,
             triggers,
             pruning,

@@ -185,7 +185,7 @@ impl Fleet {
         let loaded = self.engine.loaded();
         let takers = queues::takers(&loaded.sources, &loaded.roster, &queue.name);
         self.store().request_fill(takers.clone()).await?;
-        self.nudge();
+        self.engine.replan_all();
         Ok(queues::not_taken(&takers, &self.schedules().await?))
     }
 
