@@ -6,7 +6,7 @@ use cowhand_core::job::{
     ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Termination,
     TriggerType,
 };
-use cowhand_core::roster::Schedule;
+use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -65,8 +65,9 @@ statements! {
         sqlite "select * from jobs where id in (select value from json_each($1))"
         postgres "select * from jobs where id in (select json_array_elements_text(($1::text)::json))";
     // Retries and requeued jobs have an earliest start too, which does not come from the calendar.
-    WAIT_FOR_CALENDAR = same "select id from jobs where status = 'pending' and schedule_id = $1 and by_trigger = 1 and not_before > $2 \
-        and run_started_at is null and requeued is null and backoff_from is null order by number";
+    WAIT_FOR_CALENDAR = same "select id, schedule_id from jobs where status = 'pending' and schedule_id is not null \
+        and by_trigger = 1 and not_before > $1 and run_started_at is null and requeued is null and backoff_from is null \
+        order by number";
     AGENTS_WITH_JOBS = same "select distinct agent from jobs order by agent";
     SCHEDULES_WITH_JOBS = same "select distinct schedule from jobs where schedule is not null and (agent = $1 or $1 is null) \
         order by schedule";
@@ -295,14 +296,15 @@ pub(super) async fn by_ids(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, S
     tx.all(JOBS_BY_IDS, args![to_json(&ids)?]).await?.iter().map(read).collect()
 }
 
-/// Computes the earliest start of each job that waits for the calendar of this schedule again, because the config may
-/// have changed it.
-pub(super) async fn follow_calendar(
+/// Computes the earliest start of each job that waits for the calendar of its schedule again, because the config may
+/// have changed the calendar.
+pub(super) async fn follow_calendars(
     tx: &mut Tx<'_>,
-    schedule: &Schedule,
+    roster: &Roster,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    for row in tx.all(WAIT_FOR_CALENDAR, args![schedule.id, now]).await? {
+    for row in tx.all(WAIT_FOR_CALENDAR, args![now]).await? {
+        let Some((_, schedule)) = roster.schedule(row.parse("schedule_id")?) else { continue };
         let mut job = lock(tx, &row.parse("id")?).await?;
         let not_before = schedule.next_opening(now);
         if job.reschedule(not_before) {

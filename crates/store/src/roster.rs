@@ -41,15 +41,7 @@ impl Store {
         })
         .await?;
         // Jobs are locked before schedules, so this is a transaction of its own.
-        self.write(move |tx| {
-            Box::pin(async move {
-                for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
-                    jobs::follow_calendar(tx, schedule, now).await?;
-                }
-                Ok(())
-            })
-        })
-        .await?;
+        self.write(move |tx| Box::pin(async move { jobs::follow_calendars(tx, &roster, now).await })).await?;
         Ok(empty)
     }
 
