@@ -238,14 +238,19 @@ impl Daemon {
                 return Some(now + PLAN_RETRY_AFTER);
             }
         };
+        let mut fired = 0;
         for group in groups {
-            if let Err(error) = self.tick_group(&loaded.roster, group.clone(), now).await {
-                error!("cannot plan: {error}");
-                for agent in group {
-                    self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
+            match self.tick_group(&loaded.roster, group.clone(), now).await {
+                Ok(jobs) => fired += jobs,
+                Err(error) => {
+                    error!("cannot plan: {error}");
+                    for agent in group {
+                        self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
+                    }
                 }
             }
         }
+        self.engine.count_check(now, fired);
         self.agenda.next()
     }
 
@@ -267,13 +272,13 @@ impl Daemon {
     }
 
     /// Runs a tick for a group of agents, stops attempts, begins to prepare firings, and starts the jobs that have a
-    /// place.
+    /// place. Returns the number of jobs that the firings created.
     async fn tick_group(
         &mut self,
         roster: &Roster,
         agents: Vec<AgentName>,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let (engine, tasks) = (&self.engine, Mutex::new(&mut self.tasks));
         let begin = |job, epoch| {
             let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -289,7 +294,7 @@ impl Daemon {
         };
         let tick =
             tick::tick_agents(&engine.store, roster, agents, now, &self.uptime, Some(&at_once)).await?;
-        self.engine.count_check(now, tick.fired);
+        let fired = tick.fired;
         for (agent, wake_at) in tick.wakes {
             self.agenda.set_wake(agent, wake_at);
         }
@@ -316,7 +321,7 @@ impl Daemon {
                 self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
             }
         }
-        Ok(())
+        Ok(fired)
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
