@@ -1,5 +1,5 @@
 //! Measures CPU time and memory of an idle daemon, with schedules and with clients that follow its events, and the time
-//! from a due time to a running process.
+//! from a due time to a running process, with few and with many other schedules.
 //!
 //! `cargo bench -p cowhand --bench daemon`. The baseline for the time to a running process, measured in the same run,
 //! is a loop that waits for the next whole second and spawns the same program.
@@ -29,15 +29,15 @@ fn main() {
     memory();
     followers();
     let bare = bare_spawns();
-    let ours = firings();
-    println!("due to running, bare spawn     p50 {:>6.1} ms  p99 {:>6.1} ms  (limit)", bare.p50, bare.p99);
     println!(
-        "due to running, cron firing    p50 {:>6.1} ms  p99 {:>6.1} ms  ({:.1} and {:.1} times the limit)",
-        ours.p50,
-        ours.p99,
-        ours.p50 / bare.p50,
-        ours.p99 / bare.p99
+        "due to running, bare spawn         p50 {:>6.1} ms  p99 {:>6.1} ms  (limit)",
+        bare.p50, bare.p99
     );
+    let few = firings(10);
+    few.print(10, &bare, None);
+    for schedules in [1_000, 10_000] {
+        firings(schedules).print(schedules, &bare, Some(&few));
+    }
 }
 
 struct Daemon {
@@ -185,18 +185,42 @@ fn bare_spawns() -> Late {
     Late::of(lateness(&std::fs::read_to_string(&file).unwrap()))
 }
 
-fn firings() -> Late {
-    let daemon = Daemon::start(
-        "agents:\n  - {name: a, runtime: command, command: [date, '+%s %N'], schedules: {s: {type: cron, cron: '* * * * * *'}}}\n",
-    );
-    std::thread::sleep(Duration::from_secs(FIRINGS as u64 + 2));
+/// Firings of one schedule, with the CPU time of the daemon for each of them.
+struct Firings {
+    late: Late,
+    cpu_milliseconds: f64,
+}
+
+impl Firings {
+    fn print(&self, schedules: usize, bare: &Late, few: Option<&Self>) {
+        let Late { p50, p99 } = self.late;
+        let growth = few.map_or(1.0, |few| self.cpu_milliseconds / few.cpu_milliseconds);
+        println!(
+            "due to running, {schedules:>6} schedules  p50 {p50:>6.1} ms  p99 {p99:>6.1} ms  ({:.1} and {:.1} times the limit), \
+             {:.1} ms of CPU ({growth:.2} times that of 10 schedules)",
+            p50 / bare.p50,
+            p99 / bare.p99,
+            self.cpu_milliseconds
+        );
+    }
+}
+
+/// Measures a schedule that fires every second beside others that are not due.
+fn firings(schedules: usize) -> Firings {
+    let due = "  - {name: due, runtime: command, command: [date, '+%s %N'], schedules: {s: {type: cron, cron: '* * * * * *'}}}\n";
+    let daemon = Daemon::start(&format!("{}{due}", fleet(schedules / 10)));
+    // The start itself does not count.
+    std::thread::sleep(Duration::from_secs(2));
+    let ticks = daemon.cpu_ticks();
+    std::thread::sleep(Duration::from_secs(FIRINGS as u64));
+    let cpu_milliseconds = (daemon.cpu_ticks() - ticks) as f64 * 10.0 / FIRINGS as f64;
     let attempts = daemon.folder.path().join(".cowhand/attempts");
     let read =
         |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("stdout")).unwrap_or_default();
     let all: String = std::fs::read_dir(attempts).unwrap().flatten().map(read).collect();
     // The slow first firing counts, because the slow first spawn counts in the baseline too.
     assert!(all.lines().count() >= FIRINGS - 2, "{} of {FIRINGS} fired", all.lines().count());
-    Late::of(lateness(&all))
+    Firings { late: Late::of(lateness(&all)), cpu_milliseconds }
 }
 
 /// Returns the milliseconds after the whole second, for each `seconds nanoseconds` line.
