@@ -213,15 +213,21 @@ fn person_can_claim_release_and_complete_items() {
     let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
     assert!(job.contains("work item    files-one  Do one; reported to its source: success\n"), "{job}");
 
-    // The audit contains the actions of the person.
+    // The audit contains the actions of the person, and the claim of the job that the person requested.
     scene.write("tasks/two.md", "---\nstatus: failed\n---\n");
     assert_eq!(scene.run(&["work", "retry", "files-two"]).code, Some(0));
     let audit = scene.run(&["events", "--audit"]).stdout;
     let acts: Vec<&str> = audit.lines().filter(|line| line.contains(" work:")).collect();
-    let kinds = ["work:claimed", "work:released", "work:reported", "work:released"];
-    assert_eq!(acts.len(), kinds.len(), "{audit}");
-    for (line, kind) in acts.iter().zip(kinds) {
-        assert!(line.contains(kind) && line.contains("files-two"), "{audit}");
+    let expected = [
+        ("work:claimed", "files-two"),
+        ("work:claimed", "files-one"),
+        ("work:released", "files-two"),
+        ("work:reported", "files-two"),
+        ("work:released", "files-two"),
+    ];
+    assert_eq!(acts.len(), expected.len(), "{audit}");
+    for (line, (kind, item)) in acts.iter().zip(expected) {
+        assert!(line.contains(kind) && line.contains(item), "{audit}");
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Value that replaces [`STOP_TIMEOUT`] for a stop without a grace period. It is also the time between two tries to
 /// kill an attempt.
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
+/// Grace period of an attempt over its budget: enough for a last report, and short, because the attempt can spend more in
+/// that time.
+const BUDGET_STOP_GRACE: Duration = Duration::from_secs(1);
 /// Pause before the next try to list the processes of an attempt.
 const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,8 @@ pub(super) struct Deadlines {
     idle: IdleTime,
     /// Time at which the attempt is killed, if it was asked to end.
     kill_at: Option<Instant>,
+    /// End of the grace period of an attempt over its budget, if it was asked to end.
+    grace_until: Option<Instant>,
 }
 
 impl AttemptTask {
@@ -101,7 +106,13 @@ impl AttemptTask {
     pub(super) async fn deadlines(&self) -> Deadlines {
         let began = self.began().await;
         let idle = IdleTime::begin(began, self.attempt().last_output(), self.engine.clock.moment());
-        Deadlines { began, idle, kill_at: self.stopped.map(|_| Instant::now() + STOP_TIMEOUT) }
+        let now = Instant::now();
+        Deadlines {
+            began,
+            idle,
+            kill_at: self.stopped.map(|_| now + STOP_TIMEOUT),
+            grace_until: self.stopped.map(|_| now + BUDGET_STOP_GRACE),
+        }
     }
 
     /// Returns the start of the attempt, on both clocks if the store has them and on the wall clock if not.
@@ -126,7 +137,6 @@ impl AttemptTask {
         deadlines: &mut Deadlines,
     ) {
         let attempt = self.attempt();
-        // An attempt over its budget can spend more during the grace period, so its grace period is short.
         let budget_stop = self.stopped.filter(|stopped| matches!(stopped, StopReason::OverBudget(_)));
         let mut reason = budget_stop.or_else(|| Self::reason(stop_request, breach));
         if reason.is_none() {
@@ -135,9 +145,10 @@ impl AttemptTask {
             reason = self.exceeded_timeout(rules, deadlines.began, deadlines.idle.since, now).await;
         }
         if let Some(reason) = reason {
-            let without_grace = budget_stop.is_some()
+            let is_grace_over = deadlines.grace_until.is_some_and(|until| until <= Instant::now());
+            let without_grace = (budget_stop.is_some() && is_grace_over)
                 || (stop_request == StopRequest::CancelNow && self.stopped == Some(StopReason::Cancelled));
-            self.stop(reason, without_grace, &attempt, &mut deadlines.kill_at).await;
+            self.stop(reason, without_grace, &attempt, deadlines).await;
         }
     }
 
@@ -149,7 +160,7 @@ impl AttemptTask {
         reason: StopReason,
         without_grace: bool,
         attempt: &Attempt,
-        kill_at: &mut Option<Instant>,
+        Deadlines { kill_at, grace_until, .. }: &mut Deadlines,
     ) {
         let (job, now) = (self.job.id(), Instant::now());
         if self.stopped.is_none() || without_grace {
@@ -170,6 +181,7 @@ impl AttemptTask {
             };
             let deadline = now + timeout;
             *kill_at = Some(kill_at.map_or(deadline, |at| at.min(deadline)));
+            grace_until.get_or_insert(now + BUDGET_STOP_GRACE);
             self.stopped = Some(reason);
         }
         if kill_at.is_some_and(|at| at <= now) {
