@@ -312,9 +312,10 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     Plan { actions: plans.into_iter().flat_map(|(_, plan)| plan.actions).collect(), wake_at }
 }
 
-/// Plans some agents, and returns a plan for each of them, in the order of the list. The snapshot needs to contain only
-/// the schedules, jobs, firings and claims of these agents. If a name is not in the config, only the ends of its jobs
-/// are planned. Agents that share a provider with limits have to be planned together ([`Roster::coupled_with`]).
+/// Plans some agents, and returns a plan for each of them. The agent with the oldest waiting job comes first. The
+/// snapshot needs to contain only the schedules, jobs, firings and claims of these agents. If a name is not in the
+/// config, only the ends of its jobs are planned. Agents that share a provider with limits have to be planned together
+/// ([`Roster::coupled_with`]).
 pub fn plan_agents(
     now: Timestamp,
     roster: &Roster,
@@ -323,6 +324,9 @@ pub fn plan_agents(
 ) -> Vec<(AgentName, Plan)> {
     let configured = agents.iter().filter_map(|name| roster.agent(name));
     let mut slots = ProviderSlots::of(roster, configured, snapshot);
+    let mut in_order: Vec<&AgentName> = agents.iter().collect();
+    let oldest = oldest_ready_jobs(snapshot, now);
+    in_order.sort_by_key(|name| oldest.get(name).copied().unwrap_or(usize::MAX));
     let plan_agent = |name: &AgentName| {
         let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
         plan.ends(snapshot.jobs.iter().filter(|job| job.agent == *name));
@@ -331,7 +335,19 @@ pub fn plan_agents(
         }
         (name.clone(), Plan { actions: plan.actions, wake_at: plan.wake_at })
     };
-    agents.iter().map(plan_agent).collect()
+    in_order.into_iter().map(plan_agent).collect()
+}
+
+/// Returns the position of the oldest job of each agent that could start now. Agents that share a provider or a budget
+/// are planned in this order, so that none of them takes all slots from the others.
+fn oldest_ready_jobs(snapshot: &Snapshot, now: Timestamp) -> HashMap<&AgentName, usize> {
+    let mut oldest = HashMap::new();
+    for (position, job) in snapshot.jobs.iter().enumerate() {
+        if matches!(job.state, LiveState::Pending { .. }) && job.is_ready(now) {
+            oldest.entry(&job.agent).or_insert(position);
+        }
+    }
+    oldest
 }
 
 /// Returns the agent's schedules in the order in which they get a free place: first the waiting schedules, by due time;

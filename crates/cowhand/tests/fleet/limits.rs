@@ -1,4 +1,4 @@
-//! A provider that is used up: the jobs that wait for it, the messages, and `unpark`.
+//! A provider that is used up: the jobs that wait for it, the messages, and `unpark`; agents that share a limit.
 
 use crate::{Scene, wait_until};
 
@@ -108,4 +108,30 @@ fn fallback_runs_job_of_used_up_provider() {
     let next = scene.json(&["trigger", "first", "--wait"]);
     assert_eq!((&next["status"], &next["summary"]), (&"completed".into(), &"the spare one: Work.".into()));
     assert_eq!(next["parks"], serde_json::Value::Null);
+}
+
+/// The first agent always has a waiting job. Without turns, it would take each free slot, or each free part of the budget.
+#[test]
+fn agents_that_share_a_limit_all_get_their_turn() {
+    let agents = r#"
+agents:
+  - name: busy
+    runtime: command
+    provider: shared
+    command: [sleep, "1.1"]
+    budget: {per_job_usd: 600}
+    schedules: {tick: {type: cron, cron: '* * * * * *', overlap: queue}}
+  - {name: other, runtime: command, provider: shared, command: [echo, done], budget: {per_job_usd: 600}}
+"#;
+    for limit in ["providers: {shared: {max_concurrent: 1}}", "budget: {per_day_usd: 1000}"] {
+        let scene = Scene::with(&format!("{limit}\n{agents}"));
+        scene.start();
+        wait_until("the busy agent runs its second job", || {
+            let ended = scene.run(&["jobs", "--agent", "busy", "--status", "completed"]).stdout;
+            let running = scene.run(&["jobs", "--agent", "busy", "--status", "running"]).stdout;
+            (ended.contains("completed") && running.contains("running")).then_some(())
+        });
+        let done = scene.run(&["trigger", "other", "--wait"]);
+        assert_eq!(done.code, Some(0), "{limit}: {}", done.stderr);
+    }
 }

@@ -135,6 +135,7 @@ impl Daemon {
             self.background.shutdown().await;
         } else {
             self.deliver_outbox().await;
+            self.views.end_pause();
             self.write_views().await;
         }
         self.traces.stop().await;

@@ -260,6 +260,8 @@ impl TickContext<'_> {
     /// Records a firing of the clock and, if its job may start, claims the job at once.
     async fn fire(self, agent: &Agent, firing: NewFiring, tick: &mut Tick) -> Result<bool, StoreError> {
         let Self { store, roster, now, at_once } = self;
+        // If agents share slots or a budget, an older job of another agent may have to start first. The next plan decides.
+        let at_once = at_once.filter(|_| roster.coupled_with(&agent.name) == CoupledAgents::None);
         let fired = match at_once {
             Some(ImmediateStarter { node, lease, prewarm_cgroup, .. }) => {
                 if matches!(firing.decision, Decision::Run(_)) {

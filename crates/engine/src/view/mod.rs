@@ -182,6 +182,11 @@ impl Views {
         self.state_file.write(&self.state, store, fleet, self.started_at, now).await
     }
 
+    /// Writes `state.yaml` at the next call without a pause, because no later call will write it.
+    pub fn end_pause(&mut self) {
+        self.state_file.end_pause();
+    }
+
     /// Returns how long `state.yaml` has to wait for its next write; `None` if it is up to date.
     pub fn state_pause(&self) -> Option<Duration> {
         self.state_file.pause()

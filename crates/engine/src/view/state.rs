@@ -28,7 +28,7 @@ const AGENTS_HEAD: &str = "agents:\n";
 /// Number of agents whose rows are read at once.
 const AGENTS_PER_READ: usize = 64;
 /// The file is not written again before this multiple of the time that the last write took.
-const PAUSE_FACTOR: u32 = 100;
+const PAUSE_FACTOR: u32 = 20;
 /// Writes that take less time are not delayed.
 const SHORT_WRITE: Duration = Duration::from_millis(5);
 
@@ -83,6 +83,11 @@ impl StateFile {
     /// Notes that the text of an agent has to be made again.
     pub(super) fn change(&mut self, agent: AgentName) {
         self.changed.insert(agent);
+    }
+
+    /// Writes the file at the next call, however long the last write took.
+    pub(super) fn end_pause(&mut self) {
+        self.pause_until = None;
     }
 
     /// Returns how long the file has to wait for its next write; `None` if it is up to date.

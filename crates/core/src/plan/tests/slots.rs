@@ -56,6 +56,19 @@ fn provider_limits_decide_which_jobs_start() {
     assert_eq!(other.plan("10:00"), "start 2 | wake 11:30", "another provider is not parked");
 }
 
+/// The order of the agents in the config does not matter.
+#[test]
+fn the_oldest_waiting_job_gets_the_only_slot() {
+    let one_slot = || Provider { max_concurrent: Some(1), ..Provider::default() };
+    let mut older = scene(one_slot(), false, None, None);
+    older.snapshot.jobs[0].agent = "b".parse().unwrap();
+    older.snapshot.jobs[1].agent = older.roster.agents[0].name.clone();
+    assert_eq!(older.plan("10:00"), "start 1");
+    let mut backoff = scene(one_slot(), false, None, None);
+    backoff.snapshot.jobs[0].state = LiveState::Pending { not_before: Some(at("11:00")) };
+    assert_eq!(backoff.plan("10:00"), "start 2 | wake 11:00", "the older job may not start yet");
+}
+
 #[test]
 fn a_fallback_runs_while_the_provider_is_used_up() {
     let fallback = |scene: &Scene| {
