@@ -77,10 +77,11 @@ fn as_created(job: JobRecord) -> JobRecord {
 }
 
 /// Returns the record at the start of an attempt. The first attempt has no session yet. A later attempt gets the
-/// current session of the job, which an earlier attempt usually began.
+/// current session of the job, which an earlier attempt usually began. If the first attempt never began and was started
+/// again, each of its starts was the start of the run at its time.
 fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
     let session_id = job.session_id.clone().filter(|_| attempt > 1);
-    let run_started_at = job.run_started_at.or(Some(at));
+    let run_started_at = job.run_started_at.filter(|_| attempt > 1).or(Some(at));
     let attempt_started_at = Some(at);
     let status = JobStatus::Running;
     JobRecord { status, session_id, attempt, run_started_at, attempt_started_at, ..as_created(job) }
@@ -141,6 +142,7 @@ mod tests {
         assert_eq!((created.error, created.summary, created.session_id), (None, None, None));
         let first = carried(Fact::JobStarted { attempt: 1, node: "n".into() });
         assert_eq!((first.status, first.attempt, first.session_id), (JobStatus::Running, 1, None));
+        assert_eq!(first.run_started_at, first.attempt_started_at, "even if it was started again later");
         let second = carried(Fact::JobStarted { attempt: 2, node: "n".into() });
         assert_eq!((second.attempt, second.session_id.as_deref()), (2, Some("s-1")));
         assert_eq!(second.run_started_at, record().run_started_at, "start of the first attempt");

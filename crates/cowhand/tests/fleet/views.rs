@@ -338,3 +338,23 @@ fn views_of_a_replaced_store_are_written_again() {
         assert!(!unknown.exists(), "{position}");
     }
 }
+
+/// The writes of a large `state.yaml` pause. The end of the daemon does not wait for the pause.
+#[test]
+fn state_file_of_a_large_fleet_is_current_after_stop() {
+    let agent = |number| {
+        format!(
+            "  - {{name: a{number}, runtime: command, command: [sleep, '1000'], schedules: {{s: {{type: interval, interval: 1s}}}}}}\n"
+        )
+    };
+    let scene = Scene::with(&format!("agents:\n{}", (0..20).map(agent).collect::<String>()));
+    scene.start();
+    wait_until("all agents run", || {
+        let running = scene.run(&["jobs", "--status", "running", "--json"]).stdout;
+        let running: Vec<Value> = serde_json::from_str(&running).unwrap();
+        (running.len() == 20).then_some(())
+    });
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    let state = fs::read_to_string(scene.root.join(".cowhand/state.yaml")).unwrap();
+    assert!(!state.contains("status: running"), "{state}");
+}
