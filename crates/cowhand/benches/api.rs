@@ -17,7 +17,7 @@ use cowhand::store::Store;
 use cowhand::work::{SourceContext, WorkSources};
 use cowhand_core::job::JobRecord;
 use cowhand_core::roster::Roster;
-use sqlx::{Connection, Row, SqliteConnection};
+use rusqlite::Connection;
 
 const TIMES: u32 = 300;
 
@@ -36,14 +36,14 @@ async fn main() {
     let roster = Roster::of(Vec::new());
     let api = Api::alone(store.clone(), state, roster, sources, Redactor::default(), program);
     let client = Client::alone(api);
-    let mut by_hand = SqliteConnection::connect(&format!("sqlite://{place}")).await.unwrap();
+    let by_hand = Connection::open(&place).unwrap();
     println!(
         "{:>9}  {:>12}  {:>12}  {:>9}  {:>12}  {:>14}  {:>14}",
         "jobs", "API", "SQL by hand", "ratio", "page 50 deep", "of one agent", "the failed"
     );
     let mut made = 0;
     for jobs in [1_000, 10_000, 100_000, 1_000_000] {
-        make(&mut by_hand, made, jobs).await;
+        make(&by_hand, made, jobs);
         made = jobs;
         let api = median(async || {
             let page: Page<JobRecord> = client.get("jobs?limit=20").await.unwrap();
@@ -53,9 +53,9 @@ async fn main() {
         let mut rows = Vec::new();
         for _ in 0..TIMES {
             let begin = Instant::now();
-            let all =
-                sqlx::query("select * from jobs order by number desc limit 20").fetch_all(&mut by_hand).await;
-            let read: Vec<String> = all.unwrap().iter().map(|row| row.get("id")).collect();
+            let mut newest = by_hand.prepare("select * from jobs order by number desc limit 20").unwrap();
+            let ids = newest.query_map([], |row| row.get("id")).unwrap();
+            let read: Vec<String> = ids.map(Result::unwrap).collect();
             assert_eq!(read.len(), 20);
             rows.push(begin.elapsed());
         }
@@ -94,12 +94,12 @@ fn middle(mut times: Vec<Duration>) -> Duration {
 }
 
 /// Creates ended jobs with a prompt and a summary, like those of a real fleet.
-async fn make(connection: &mut SqliteConnection, from: u32, to: u32) {
+fn make(connection: &Connection, from: u32, to: u32) {
     let sql = "with recursive n(i) as (select ?1 union all select i + 1 from n where i + 1 < ?2) \
         insert into jobs (id, agent, schedule, by_trigger, trigger_type, status, exit_reason, started_at, finished_at, \
         prompt, summary, attempt, run_started_at, attempt_started_at) \
         select printf('job-2026-01-01-%06x', i), 'agent' || (i % 20), 'nightly', 1, 'schedule', 'completed', 'success', \
         1767225600000000 + i, 1767225660000000 + i, 'Look at the newest issues and mend what you can.', \
         'Mended two of them, and left a word in the third.', 1, 1767225600000000 + i, null from n";
-    sqlx::query(sql).bind(from).bind(to).execute(connection).await.unwrap();
+    connection.execute(sql, (from, to)).unwrap();
 }
