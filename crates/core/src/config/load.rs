@@ -242,7 +242,7 @@ impl Loader<'_> {
         secret::add_passwords(&checked.value, &mut self.url_passwords);
         for pointer in &checked.addresses {
             if let Some(address) = checked.value.pointer(pointer).and_then(Json::as_str) {
-                secret::add_hidden_passwords(address, &mut self.url_passwords);
+                secret::add_unmasked_passwords(address, &mut self.url_passwords);
             }
         }
     }

@@ -440,7 +440,7 @@ impl Checker<'_> {
         if self.is_secret(scalar) {
             self.secrets.push(self.pointer());
         }
-        if self.is_address && secret::has_hidden_password(&scalar.text) {
+        if self.is_address && secret::may_hold_unmasked_password(&scalar.text) {
             self.addresses.push(self.pointer());
         }
         // The value of a variable is not in the file, so the line can be shown.
@@ -455,7 +455,7 @@ impl Checker<'_> {
     pub(super) fn is_secret(&self, scalar: &Scalar) -> bool {
         self.secret > 0
             || secret::holds_secret(scalar)
-            || (self.is_address && secret::has_hidden_password(&scalar.text))
+            || (self.is_address && secret::may_hold_unmasked_password(&scalar.text))
     }
 
     /// Quotes the value for a message, masked if it is secret.

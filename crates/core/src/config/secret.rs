@@ -59,12 +59,12 @@ pub(super) fn without_user(text: &str) -> Option<String> {
         let (scheme, after) = rest.split_at(scheme_end);
         masked += scheme;
         let url = Url::of(text, text.len() - after.len());
-        let shown = url.user_and_password().map_or(0, str::len);
-        if shown > 0 {
+        let masked_length = url.user_and_password().map_or(0, str::len);
+        if masked_length > 0 {
             masked += MASK;
         }
-        let mut from = shown;
-        for value in url.password_parameters().into_iter().filter(|value| value.start >= shown) {
+        let mut from = masked_length;
+        for value in url.password_parameters().into_iter().filter(|value| value.start >= masked_length) {
             masked += &after[from..value.start];
             masked += MASK;
             from = value.end;
@@ -75,7 +75,8 @@ pub(super) fn without_user(text: &str) -> Option<String> {
     (masked != text).then_some(masked)
 }
 
-/// Returns whether the value of a key that holds an address may contain a password: a colon before an `@`.
+/// Returns whether the value of a key that holds an address may contain a password: a colon before an `@`, or
+/// `?password=`.
 pub(super) fn address_may_hold_password(address: &str) -> bool {
     let colon = address.find(':');
     colon.is_some_and(|colon| address[colon..].contains('@')) || may_hold_password(address)
@@ -83,7 +84,7 @@ pub(super) fn address_may_hold_password(address: &str) -> bool {
 
 /// Returns whether the value of a key that holds an address may contain a password that [`without_user`] does not mask,
 /// because the value is mistyped or contains spaces.
-pub(super) fn has_hidden_password(address: &str) -> bool {
+pub(super) fn may_hold_unmasked_password(address: &str) -> bool {
     let is_plain = |(scheme, after): (&str, &str)| {
         is_scheme(scheme) && !after.starts_with(['/', '\\', ':']) && !address.contains(char::is_whitespace)
     };
@@ -92,7 +93,7 @@ pub(super) fn has_hidden_password(address: &str) -> bool {
 
 /// Adds the passwords that the value of a key for addresses may contain, although it is mistyped or contains spaces:
 /// each text between one of the first colons and an `@`.
-pub(super) fn add_hidden_passwords(address: &str, found: &mut Vec<String>) {
+pub(super) fn add_unmasked_passwords(address: &str, found: &mut Vec<String>) {
     let address = address.trim();
     // In `http:u:password@host`, the first colon belongs to the scheme. In `u:password@host`, it does not.
     for (colon, _) in address.match_indices(':').take(2) {
@@ -140,7 +141,7 @@ pub(super) fn add_passwords(value: &Json, found: &mut Vec<String>) {
 }
 
 /// Returns the passwords of every URL in the text, such as `https://user:password@host/` and
-/// `postgres://host/?password=…`, as they are written and without percent escapes. A password that is only the name of
+/// `postgres://host/?password=…`, in all forms that `add_password` adds. A password that is only the name of
 /// a variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
 pub fn passwords(text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -289,12 +290,12 @@ mod tests {
             ("http://u:Pw\tx7@host", "Pwx7"),
         ] {
             let mut found = Vec::new();
-            add_hidden_passwords(address, &mut found);
-            assert!(has_hidden_password(address), "{address}");
+            add_unmasked_passwords(address, &mut found);
+            assert!(may_hold_unmasked_password(address), "{address}");
             assert!(found.iter().any(|found| found == password), "{address}: {found:?}");
         }
         for address in ["http://u:pw@host/", "https://host/a@b", "host", "me@host", "https://host:80/"] {
-            assert!(!has_hidden_password(address), "{address}");
+            assert!(!may_hold_unmasked_password(address), "{address}");
         }
     }
 

@@ -12,8 +12,8 @@ pub(super) struct Url<'a> {
 }
 
 impl<'a> Url<'a> {
-    /// Returns the URL whose scheme ends at `start` of the text. If the text is a URL without spaces, the URL has all its
-    /// characters. In other texts, a quote or bracket can end the URL.
+    /// Returns the URL whose scheme ends at `start` of the text. If the whole text is one URL without spaces, the URL
+    /// extends to the end of the text. In other texts, a quote or bracket can end the URL.
     pub(super) fn of(text: &'a str, start: usize) -> Self {
         let after = &text[start..];
         let is_one_word = !text.contains(char::is_whitespace);
@@ -21,9 +21,9 @@ impl<'a> Url<'a> {
         let find = |from: usize, ends: &dyn Fn(char) -> bool| {
             after[from..].find(ends).map_or(after.len(), |end| from + end)
         };
-        let in_authority = |sign: char| sign.is_whitespace() || "/\\?#".contains(sign);
+        let ends_authority = |sign: char| sign.is_whitespace() || "/\\?#".contains(sign);
         let is_quote = |sign: char| "\"<>`".contains(sign);
-        let first = &after[..find(0, &|sign| in_authority(sign) || is_quote(sign))];
+        let first = &after[..find(0, &|sign| ends_authority(sign) || is_quote(sign))];
         // Parsers accept quotes in a password, so a quote does not end the URL within a password. After digits, which
         // may be a port, a quote is within a password if a letter or digit follows: `http://u:80"x@host`. Else the
         // URL ends there, as in JSON: `"http://host:80","me@host"`.
@@ -33,7 +33,7 @@ impl<'a> Url<'a> {
             && !first.contains('@');
         if is_whole || in_password {
             let end = find(0, &char::is_whitespace);
-            return Self { text: &after[..end], authority: find(0, &in_authority) };
+            return Self { text: &after[..end], authority: find(0, &ends_authority) };
         }
         let ends_url = |sign: char| {
             sign.is_whitespace() || is_quote(sign) || (!is_one_word && "'()[]{},|".contains(sign))
@@ -41,16 +41,17 @@ impl<'a> Url<'a> {
         Self { text: &after[..find(first.len(), &ends_url)], authority: first.len() }
     }
 
-    /// Returns the part before the `@` of the host. If a password contains an unescaped `/`, `?` or `#`, it seems to be
-    /// a port and a path. So, if the first part contains a colon, the last `@` of the URL counts.
+    /// Returns the user and the password: the part before the last `@` of the authority. If the authority contains a
+    /// colon, it is the part before the last `@` of the URL, because the password may contain an unescaped `/`, `\`, `?`
+    /// or `#`.
     pub(super) fn user_and_password(&self) -> Option<&'a str> {
         let authority = &self.text[..self.authority];
         let until = if authority.contains(':') { self.text } else { authority };
         until.rsplit_once('@').map(|(user, _)| user)
     }
 
-    /// Returns the passwords before the `@` of the host: as a URL is read, and as it may be meant. If there are several
-    /// `@`, each of them may end the password.
+    /// Returns the possible passwords. One ends at the last `@` of the authority. If the authority contains a colon, one
+    /// more ends at each later `@`, because the password may contain an unescaped `/`, `\`, `?` or `#`.
     pub(super) fn passwords(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let text = self.text;
         let (authority, others) = text.split_at(self.authority);
