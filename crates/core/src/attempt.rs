@@ -33,6 +33,9 @@ pub struct Settlement {
     /// The boot clock at that time, if it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_boot: Option<BootTime>,
+    /// Time at which the agent was started, if this node knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_began_at: Option<Timestamp>,
 }
 
 impl Settlement {
@@ -54,6 +57,7 @@ impl From<Outcome> for Settlement {
             limit: None,
             ended_at: None,
             ended_boot: None,
+            agent_began_at: None,
         }
     }
 }

@@ -82,6 +82,8 @@ pub struct Engine {
     pub is_ending: AtomicBool,
     /// Number of the last event that the views show.
     pub seen_by_views: AtomicI64,
+    /// Notified when there may be new events for the views.
+    pub view_changes: Notify,
     /// Address of the server, as soon as it listens.
     pub listens_at: OnceLock<SocketAddr>,
     /// Lock that is held while a worktree is made, and while a workspace is passed on or removed.
@@ -226,6 +228,7 @@ impl Engine {
             home_loss: OnceLock::new(),
             is_ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
+            view_changes: Notify::new(),
             listens_at: OnceLock::new(),
             workspace_lock: tokio::sync::Mutex::default(),
             unfinished: Unfinished::default(),

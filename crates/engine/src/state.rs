@@ -13,6 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use cowhand_core::id::{AgentName, JobId};
+use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
@@ -24,6 +25,9 @@ pub(crate) use lock::LockState;
 pub use lock::StateLock;
 pub use socket_path::{MAX_SOCKET_PATH, short_socket_path};
 pub use store_mark::StoreMark;
+
+/// File with the time of the last restore.
+const RESTORED_FILE: &str = "restored";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);
@@ -73,6 +77,24 @@ impl StateFolder {
 
     pub fn attempts(&self) -> PathBuf {
         self.0.join("attempts")
+    }
+
+    /// Returns the files with the outcomes of settled attempts: the current file and the former one.
+    pub(crate) fn outcomes(&self) -> [PathBuf; 2] {
+        [self.0.join("outcomes.jsonl"), self.0.join("outcomes.1.jsonl")]
+    }
+
+    /// Returns when the store was last replaced by a backup; `None` if that never happened.
+    pub(crate) fn restored_at(&self) -> Option<Timestamp> {
+        String::from_utf8(read_small(&self.0.join(RESTORED_FILE)).ok()?).ok()?.trim().parse().ok()
+    }
+
+    pub(crate) fn write_restored_at(&self, at: Timestamp) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
+        writeln!(file, "{at}")?;
+        file.as_file().sync_all()?;
+        file.persist(self.0.join(RESTORED_FILE))?;
+        Ok(())
     }
 
     /// Returns the folder that programs of one agent use as their home in confined jobs.

@@ -3,14 +3,17 @@
 //! A machine may have control groups of version 1 and of version 2, each with some of the controllers. Version 2 has
 //! one group for all its controllers; in version 1 each controller has its own hierarchy.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cowhand_core::sandbox::Caps;
 
 use super::attempt::Attempt;
 use super::cgroup::{self, Cgroup};
+use super::clone_into::{self, CloneError};
 
 /// Accounting period of processor time, in microseconds.
 const CPU_PERIOD_MICROS: u64 = 100_000;
@@ -51,37 +54,64 @@ struct Group {
 }
 
 impl Groups {
-    /// Creates the groups, sets their limits and enters them. Processes that are started before [`Self::leave`] are
-    /// inside. The inner error states why this machine cannot enforce the caps; the outer error means that the groups
-    /// could not be recorded in the attempt's folder. Without caps, control groups are optional.
-    pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
-        let mut groups = match Self::make(attempt.name(), caps) {
+    /// Creates the groups and sets their limits. The inner error states why this machine cannot enforce the caps; the
+    /// outer error means that the groups could not be recorded in the attempt's folder. Without caps, control groups are
+    /// optional.
+    pub(super) fn create(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
+        let groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,
             Err(why) => return Ok(Err(why)),
         };
         // The groups are recorded before a process is started in them.
         groups.record(attempt)?;
-        let entered = groups.limits.iter().try_for_each(|group| {
-            cgroup::move_self(&group.path)?;
-            check_is_member(&group.path)
-        });
-        let in_tree = groups.tree.as_ref().map_or(Ok(()), |tree| {
-            tree.enter()?;
-            check_is_member(tree.path())
-        });
-        let outcome = match (entered, in_tree) {
-            (Ok(()), Err(_)) if !groups.tree_limits => {
-                groups.tree = None;
-                Ok(())
-            }
-            (entered, in_tree) => entered.and(in_tree),
+        Ok(Ok(groups))
+    }
+
+    /// Starts the command inside the groups, and returns its process id. This process must have no other thread.
+    pub(super) fn spawn(&mut self, command: &mut Command) -> Result<i32, SpawnError> {
+        let entered = self.limits.iter().try_for_each(|group| enter(&group.path));
+        let spawned = match entered {
+            Ok(()) => self.spawn_in_tree(command),
+            Err(error) => Err(SpawnError::NotEnforced(refusal(error.into()))),
         };
-        match outcome {
-            Ok(()) => Ok(Ok(groups)),
-            Err(error) => {
-                groups.leave();
-                groups.remove();
-                Ok(Err(refusal(error.into())))
+        for group in &self.limits {
+            // If this fails, the limits also apply to the keeper; the attempt can still run.
+            cgroup::move_self(&group.own_group).ok();
+        }
+        spawned
+    }
+
+    fn spawn_in_tree(&mut self, command: &mut Command) -> Result<i32, SpawnError> {
+        let Some(tree) = &self.tree else { return spawn(command) };
+        let cloned = match File::open(tree.path()) {
+            Ok(folder) => clone_into::spawn_inside(folder.as_fd(), command),
+            Err(_) => Err(CloneError::NotCloned),
+        };
+        match cloned {
+            Ok(child) => Ok(child),
+            Err(CloneError::NotExecuted(error)) => Err(SpawnError::NotStarted(error)),
+            // The kernel may be older than this call, or a filter may refuse it.
+            Err(CloneError::NotCloned) => self.spawn_after_move(command),
+        }
+    }
+
+    /// Moves this process into the group of version 2 and back. A process that it starts meanwhile is inside.
+    fn spawn_after_move(&mut self, command: &mut Command) -> Result<i32, SpawnError> {
+        let Some(tree) = self.tree.as_ref() else { return spawn(command) };
+        let entered = enter(tree.path());
+        match entered {
+            Ok(()) => {
+                let spawned = spawn(command);
+                if tree.leave().is_err() {
+                    self.tree = None;
+                }
+                spawned
+            }
+            Err(error) if self.tree_limits => Err(SpawnError::NotEnforced(refusal(error.into()))),
+            Err(_) => {
+                remove_group(tree.path());
+                self.tree = None;
+                spawn(command)
             }
         }
     }
@@ -162,17 +192,6 @@ impl Groups {
         if paths.is_empty() { Ok(()) } else { attempt.record_caps(&paths) }
     }
 
-    /// Moves the keeper back to its own groups; processes that it started stay inside.
-    pub(super) fn leave(&mut self) {
-        if self.tree.as_ref().is_some_and(|tree| tree.leave().is_err()) {
-            self.tree = None;
-        }
-        for group in &self.limits {
-            // If this fails, the limits also apply to the keeper; the attempt can still run.
-            cgroup::move_self(&group.own_group).ok();
-        }
-    }
-
     /// Kills all processes in the group of version 2. Returns false if there is no such group, or if the kill failed.
     pub(super) fn kill(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.kill().is_ok())
@@ -247,6 +266,15 @@ pub enum CapsError {
     NotSet { file: PathBuf, text: String, error: io::Error },
 }
 
+/// Why a command was not started in its groups.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SpawnError {
+    #[error(transparent)]
+    NotEnforced(CapsError),
+    #[error(transparent)]
+    NotStarted(io::Error),
+}
+
 fn refusal(why: CapsError) -> CapsError {
     CapsError::NotEnforced(Box::new(why))
 }
@@ -262,6 +290,17 @@ fn remove_group(path: &Path) -> bool {
         Ok(()) => true,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
+}
+
+fn spawn(command: &mut Command) -> Result<i32, SpawnError> {
+    let child = command.spawn().map_err(SpawnError::NotStarted)?;
+    i32::try_from(child.id()).map_err(|error| SpawnError::NotStarted(io::Error::other(error)))
+}
+
+/// Moves this process into the group.
+fn enter(group: &Path) -> io::Result<()> {
+    cgroup::move_self(group)?;
+    check_is_member(group)
 }
 
 /// Checks that this process is in the group.

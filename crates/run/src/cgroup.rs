@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Cgroup {
@@ -41,11 +40,6 @@ impl Cgroup {
         &self.path
     }
 
-    /// Moves this process into the group. Processes that are started before [`Self::leave`] are inside.
-    pub(super) fn enter(&self) -> io::Result<()> {
-        move_self(&self.path)
-    }
-
     pub(super) fn leave(&self) -> io::Result<()> {
         move_self(&self.own_group)
     }
@@ -66,19 +60,6 @@ impl Cgroup {
 
     pub(super) fn remove(&self) -> io::Result<()> {
         fs::remove_dir(&self.path)
-    }
-}
-
-/// Makes the kernel wait now, so that the next change of groups is quick. Before a process can change groups, the
-/// kernel waits about ten milliseconds for all processors, unless it has just done so. (The kernel calls this wait an
-/// RCU grace period; it is not the grace period of an attempt.) The daemon calls this function when a keeper is about
-/// to start, so that the wait overlaps other work. This process moves to its own group, which changes nothing.
-pub fn prewarm_group_change() {
-    static WAITING: AtomicBool = AtomicBool::new(false);
-    if !WAITING.swap(true, Ordering::AcqRel) {
-        // Without control groups there is nothing to wait for.
-        own_group_folder().and_then(|own_group| move_self(&own_group)).ok();
-        WAITING.store(false, Ordering::Release);
     }
 }
 

@@ -6,10 +6,11 @@
 //! SIGTERM asks the keeper to end the agent: stop signal, grace period, kill. A second SIGTERM skips the grace period.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, PipeReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use cowhand_core::job::Termination;
@@ -23,7 +24,7 @@ use cowhand_system::remove::is_missing;
 
 use super::attempt::{AGENT_FILE, Attempt, KEEPER_FILE, PROMPT_FILE};
 use super::bounded::BoundedStreams;
-use super::caps::{CapsError, Groups};
+use super::caps::{CapsError, Groups, SpawnError};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, ProcessIdentity};
@@ -116,15 +117,14 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     let mut groups = match groups {
         Ok(groups) => groups,
-        Err(why) => return Ok(not_started(format!("the agent is not started: {why}"))),
+        Err(why) => return Ok(not_started(not_enforced(&why))),
     };
     fault::point("keeper-ready");
     let mut streams = BoundedStreams::default();
     let wrapped = start.sandbox.as_ref().is_some_and(|plan| plan.kind == SandboxKind::Bubblewrap);
     let mut bwrap_status = if wrapped { Some(BwrapStatus::new()?) } else { None };
-    let spawned = spawn(attempt, start, &mut streams, bwrap_status.as_ref());
+    let spawned = spawn(attempt, start, &mut groups, &mut streams, bwrap_status.as_ref());
     bwrap_status.iter_mut().for_each(BwrapStatus::spawned);
-    groups.leave();
     let agent = match spawned {
         Ok(Some(agent)) => agent,
         // The agent began, so it must not be started again.
@@ -136,7 +136,10 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         Err(error) => {
             end_all(&groups).await?;
             groups.remove();
-            return Ok(not_started(start_failure(attempt, start, &error)));
+            return Ok(not_started(match error {
+                SpawnError::NotEnforced(why) => not_enforced(&why),
+                SpawnError::NotStarted(error) => start_failure(attempt, start, &error),
+            }));
         }
     };
     let grace = Duration::from_millis(start.grace_ms);
@@ -197,17 +200,10 @@ fn prepare_groups(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Gro
     // From here on the keeper can be asked to stop.
     fault::point("keeper-waiting");
     attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;
-    // The record has to survive a power failure, so it is synced before the agent starts. The sync and the creation of
-    // control groups run in parallel.
-    let (synced, groups) = std::thread::scope(|scope| {
-        let synced = std::thread::Builder::new().spawn_scoped(scope, || attempt.sync_names());
-        let caps = start.sandbox.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
-        let groups = Groups::enter(attempt, &caps);
-        let panicked = |_| Err(io::Error::other("the sync panicked"));
-        (synced.and_then(|synced| synced.join().unwrap_or_else(panicked)), groups)
-    });
-    synced?;
-    groups
+    // The record has to survive a power failure, so it is synced before the agent starts.
+    attempt.sync_names()?;
+    let caps = start.sandbox.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
+    Groups::create(attempt, &caps)
 }
 
 /// Ends the container. It is not a child of the keeper, so it may still run after `cowhand contain` was killed.
@@ -236,6 +232,10 @@ async fn end_all(groups: &Groups) -> io::Result<()> {
     Ok(())
 }
 
+fn not_enforced(why: &CapsError) -> String {
+    format!("the agent is not started: {why}")
+}
+
 fn not_started(message: String) -> Ending {
     let status = ExitStatus::StartFailed { message };
     Ending::now(status, None, 0)
@@ -246,32 +246,11 @@ fn not_started(message: String) -> Ending {
 fn spawn(
     attempt: &Attempt,
     start: &StartSpec,
+    groups: &mut Groups,
     streams: &mut BoundedStreams,
     bwrap_status: Option<&BwrapStatus>,
-) -> io::Result<Option<i32>> {
-    let mut argv: Vec<OsString> = match &start.sandbox {
-        None => start.argv.iter().map(Into::into).collect(),
-        Some(sandbox) => sandbox::argv(sandbox, attempt, &start.directory, &start.argv)?,
-    };
-    if let Some(bwrap_status) = bwrap_status {
-        bwrap_status.add_status_pipe(&mut argv);
-    }
-    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(&start.directory).stdin(attempt.open(PROMPT_FILE)?).process_group(0);
-    let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
-    let mut child = match start.limits {
-        None => command.stdout(stdout).stderr(stderr).spawn()?,
-        Some(KeeperLimits { output_bytes, .. }) => {
-            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-            if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
-                streams.keep(out, stdout, output_bytes);
-                streams.keep(err, stderr, output_bytes);
-            }
-            child
-        }
-    };
-    let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
+) -> Result<Option<i32>, SpawnError> {
+    let agent = spawn_in(attempt, start, groups, streams, bwrap_status)?;
     fault::point("keeper-spawned");
     match write_agent(attempt, agent) {
         Ok(()) => {}
@@ -285,13 +264,61 @@ fn spawn(
                 &format!("the process of the agent could not be recorded, so the agent was ended: {error}"),
             );
             // An agent that a later daemon cannot find must not run. Errors are ignored.
-            rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
-            child.wait()?;
+            if let Some(group) = Pid::from_raw(agent) {
+                rustix::process::kill_process_group(group, Signal::KILL).ok();
+            }
             return Ok(None);
         }
     }
     fault::point("keeper-watching");
     Ok(Some(agent))
+}
+
+fn spawn_in(
+    attempt: &Attempt,
+    start: &StartSpec,
+    groups: &mut Groups,
+    streams: &mut BoundedStreams,
+    bwrap_status: Option<&BwrapStatus>,
+) -> Result<i32, SpawnError> {
+    let (mut command, output) = command(attempt, start, bwrap_status).map_err(SpawnError::NotStarted)?;
+    let agent = groups.spawn(&mut command)?;
+    // The command has the ends of the pipes that the agent writes to. The pipes end only when all such ends are closed.
+    drop(command);
+    for (pipe, file, limit) in output {
+        streams.keep(pipe, file, limit);
+    }
+    Ok(agent)
+}
+
+/// A pipe that the keeper reads, the file for its content, and the number of bytes to keep.
+type BoundedOutput = (PipeReader, File, u64);
+
+/// Returns the command of the agent, and the pipes from which the keeper copies its output. Without limits there are no
+/// pipes: the agent writes to the files.
+fn command(
+    attempt: &Attempt,
+    start: &StartSpec,
+    bwrap_status: Option<&BwrapStatus>,
+) -> io::Result<(Command, Vec<BoundedOutput>)> {
+    let mut argv: Vec<OsString> = match &start.sandbox {
+        None => start.argv.iter().map(Into::into).collect(),
+        Some(sandbox) => sandbox::argv(sandbox, attempt, &start.directory, &start.argv)?,
+    };
+    if let Some(bwrap_status) = bwrap_status {
+        bwrap_status.add_status_pipe(&mut argv);
+    }
+    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(&start.directory).stdin(attempt.open(PROMPT_FILE)?).process_group(0);
+    let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
+    let Some(KeeperLimits { output_bytes, .. }) = start.limits else {
+        command.stdout(stdout).stderr(stderr);
+        return Ok((command, Vec::new()));
+    };
+    let ((out, out_writer), (err, err_writer)) = (io::pipe()?, io::pipe()?);
+    command.stdout(out_writer).stderr(err_writer);
+    Ok((command, vec![(out, stdout, output_bytes), (err, stderr, output_bytes)]))
 }
 
 fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {

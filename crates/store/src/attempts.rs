@@ -11,7 +11,7 @@ use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {
-    ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome, usage, report from attempts where job_id = $1 order by number";
+    ATTEMPTS_OF_JOB = same "select number, node, started_at, agent_began_at, ended_at, outcome, usage, report from attempts where job_id = $1 order by number";
     ATTEMPT_BEGAN = same "select started_at, started_boot from attempts where job_id = $1 and number = $2";
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
@@ -31,6 +31,8 @@ pub struct PastAttempt {
     pub number: u32,
     pub node: String,
     pub started_at: Timestamp,
+    /// Start of its agent; `None` while it runs, and if its node does not know it.
+    pub agent_began_at: Option<Timestamp>,
     /// End of the attempt; `None` while it runs.
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
@@ -73,6 +75,7 @@ fn read(row: &Row) -> Result<PastAttempt, StoreError> {
         number: row.count("number")?,
         node: row.get("node")?,
         started_at: row.time("started_at")?,
+        agent_began_at: row.time_opt("agent_began_at")?,
         ended_at: row.time_opt("ended_at")?,
         outcome: row.json_opt("outcome")?,
         usage: row.json_opt("usage")?,

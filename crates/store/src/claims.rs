@@ -56,7 +56,7 @@ statements! {
         and (usage is not null or report is not null)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
     ACTED = same "update jobs set acted = 1 where id = $1";
-    END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4 where job_id = $1 and number = $2";
+    END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4, agent_began_at = $5 where job_id = $1 and number = $2";
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -340,8 +340,17 @@ async fn settle(
         return Ok(Settled::Fenced);
     }
     let end = job.attempt_end(settlement.ended(), tx.moment(now));
-    let Settlement { outcome, usage: reported_usage, silent, metadata, breaker, used_no_tool, limit, .. } =
-        settlement;
+    let Settlement {
+        outcome,
+        usage: reported_usage,
+        silent,
+        metadata,
+        breaker,
+        used_no_tool,
+        limit,
+        agent_began_at,
+        ..
+    } = settlement;
     let usage = budgets::end(tx, &job, reported_usage, silent, &outcome).await?;
     if let Some(usage) = &usage {
         job.spend(usage)?;
@@ -364,7 +373,7 @@ async fn settle(
     record_backoff(tx, &job, end.counted_from).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let outcome_json = jobs::to_json(&outcome)?;
-    tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, outcome_json]).await?;
+    tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, outcome_json, agent_began_at]).await?;
     if !used_no_tool {
         tx.execute(ACTED, args![id.as_str()]).await?;
     }

@@ -10,7 +10,7 @@ use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::ScheduleRecord;
-use cowhand_core::trigger::FiringKey;
+use cowhand_core::trigger::{Driver, FiringKey};
 use cowhand_core::uptime::Uptime;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
@@ -49,6 +49,36 @@ statements! {
                 and agent in (select json_array_elements_text(($1::text)::json)) \
             union select number from jobs where status in ('pending', 'running') \
                 and schedule_id in (select json_array_elements_text(($2::text)::json)))"));
+    // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules. The first part contains the
+    // oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
+    OLDEST_LIVE_JOBS_OF_AGENTS =
+        sqlite (live_jobs!(" and jobs.number in (\
+            select oldest.number from json_each($1) as agents join jobs as oldest \
+                on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
+                where oldest.number < coalesce((select number from jobs where agent = agents.value \
+                and status in ('pending', 'running') order by number limit 1 offset 256), 9223372036854775807) \
+            union select number from jobs where status = 'running' and agent in (select value from json_each($1)) \
+            union select number from jobs where status = 'running' and schedule_id in (select value from json_each($3)) \
+            union select number from jobs where status = 'pending' and (not_before is not null or run_started_at is not null) \
+                and agent in (select value from json_each($1)) \
+            union select number from jobs where status in ('pending', 'running') and schedule_id in (select value from json_each($2)) \
+            union select (select min(number) from jobs where status in ('pending', 'running') and schedule_id = schedules.value) \
+                from json_each($3) as schedules)"))
+        postgres (live_jobs!(" and jobs.number in (\
+            select oldest.number from json_array_elements_text(($1::text)::json) as agents (value) join jobs as oldest \
+                on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
+                where oldest.number < coalesce((select number from jobs where agent = agents.value \
+                and status in ('pending', 'running') order by number limit 1 offset 256), 9223372036854775807) \
+            union select number from jobs where status = 'running' \
+                and agent in (select json_array_elements_text(($1::text)::json)) \
+            union select number from jobs where status = 'running' \
+                and schedule_id in (select json_array_elements_text(($3::text)::json)) \
+            union select number from jobs where status = 'pending' and (not_before is not null or run_started_at is not null) \
+                and agent in (select json_array_elements_text(($1::text)::json)) \
+            union select number from jobs where status in ('pending', 'running') \
+                and schedule_id in (select json_array_elements_text(($2::text)::json)) \
+            union select (select min(number) from jobs where status in ('pending', 'running') and schedule_id = schedules.value) \
+                from json_array_elements_text(($3::text)::json) as schedules (value))"));
     LIVE_AGENTS = same "select distinct agent from jobs where status in ('pending', 'running')";
     PREPARING_OF_SCHEDULES =
         sqlite "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
@@ -126,6 +156,7 @@ impl Store {
         &self,
         roster: &Roster,
         agents: &[AgentName],
+        waiting: WaitingJobs,
         now: Timestamp,
     ) -> Result<Snapshot, StoreError> {
         let configured = || agents.iter().filter_map(|name| roster.agent(name));
@@ -134,10 +165,19 @@ impl Store {
         } else {
             SpendingLedger::default()
         };
-        let schedules = configured().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id);
-        let schedules: Vec<ScheduleId> = schedules.collect();
-        let (agents, schedules) = (json_list(agents)?, json_list(&schedules)?);
-        let snapshot = self.read(move |tx| Box::pin(of_agents(tx, agents, schedules, now))).await?;
+        let schedules = || configured().flat_map(|agent| &agent.schedules);
+        let ids = |by_clock: bool| {
+            let schedules = schedules().filter(|own| (own.trigger.driver() == Driver::Clock) == by_clock);
+            schedules.map(|schedule| schedule.id).collect::<Vec<ScheduleId>>()
+        };
+        let all: Vec<ScheduleId> = schedules().map(|schedule| schedule.id).collect();
+        let lists = AgentLists {
+            agents: json_list(agents)?,
+            schedules: json_list(&all)?,
+            by_clock: json_list(&ids(true))?,
+            by_tasks: json_list(&ids(false))?,
+        };
+        let snapshot = self.read(move |tx| Box::pin(of_agents(tx, lists, waiting, now))).await?;
         Ok(Snapshot { ledger, ..snapshot })
     }
 
@@ -161,15 +201,43 @@ pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snaps
     assemble(tx, now, schedules, [jobs, preparing, claims]).await
 }
 
-/// Reads the part of a snapshot that concerns some agents and schedules, given as lists in JSON.
-async fn of_agents(
-    tx: &mut Tx<'_>,
+/// Which waiting jobs of an agent a snapshot contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitingJobs {
+    All,
+    /// The oldest [`MAX_OLDEST_JOBS`] live jobs of each agent, and those later jobs that can change a plan although an
+    /// older job waits for the same place: running jobs, jobs that wait for a time or for another attempt, jobs of
+    /// schedules that the clock fires, and the oldest job of every other schedule. So the cost of a plan does not depend
+    /// on the length of a queue.
+    Oldest,
+}
+
+/// Number of the oldest live jobs of an agent in a snapshot with [`WaitingJobs::Oldest`].
+pub const MAX_OLDEST_JOBS: usize = 256;
+
+/// Agents and their schedules, as lists in JSON.
+struct AgentLists {
     agents: String,
     schedules: String,
+    by_clock: String,
+    by_tasks: String,
+}
+
+/// Reads the part of a snapshot that concerns some agents.
+async fn of_agents(
+    tx: &mut Tx<'_>,
+    lists: AgentLists,
+    waiting: WaitingJobs,
     now: Timestamp,
 ) -> Result<Snapshot, StoreError> {
+    let AgentLists { agents, schedules, by_clock, by_tasks } = lists;
     let records = schedules::of_ids(tx, schedules.clone()).await?;
-    let jobs = tx.all(LIVE_JOBS_OF_AGENTS, args![agents.clone(), schedules.clone()]).await?;
+    let jobs = match waiting {
+        WaitingJobs::All => tx.all(LIVE_JOBS_OF_AGENTS, args![agents.clone(), schedules.clone()]).await?,
+        WaitingJobs::Oldest => {
+            tx.all(OLDEST_LIVE_JOBS_OF_AGENTS, args![agents.clone(), by_clock, by_tasks]).await?
+        }
+    };
     let preparing = tx.all(PREPARING_OF_SCHEDULES, args![schedules]).await?;
     let claims = tx.all(CLAIMS_OF_AGENTS, args![agents]).await?;
     assemble(tx, Some(now), records, [jobs, preparing, claims]).await

@@ -81,7 +81,7 @@ impl AgentPlaces {
     }
 
     /// Counts the places that running jobs take.
-    pub(super) fn of_running(agent: &Agent, snapshot: &Snapshot) -> Self {
+    pub fn of_running(agent: &Agent, snapshot: &Snapshot) -> Self {
         let taken = snapshot.jobs.iter().filter(|job| job.takes_place_of(agent)).count();
         Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
     }

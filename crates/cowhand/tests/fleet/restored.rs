@@ -49,8 +49,8 @@ fn job_pending_at_backup_runs_after_restore() {
     wait_until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
 }
 
-/// The folder of an attempt keeps its outcome, also if the attempt ended after the backup. Without the file
-/// `outcome.json`, only the exit of the agent is known.
+/// The outcome of an attempt is known, also if the attempt ended after the backup. Without the file `outcomes.jsonl`,
+/// the outcome is lost, and the job does not run again.
 #[test]
 fn job_running_at_backup_keeps_outcome_after_restore() {
     for kept in [true, false] {
@@ -64,7 +64,7 @@ fn job_running_at_backup_keeps_outcome_after_restore() {
         assert_eq!(scene.run(&["stop"]).code, Some(0));
         assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
         if !kept {
-            fs::remove_file(scene.root.join(format!(".cowhand/attempts/{job}.1/outcome.json"))).unwrap();
+            fs::remove_file(scene.root.join(".cowhand/outcomes.jsonl")).unwrap();
         }
         scene.start();
         let again =
@@ -80,7 +80,7 @@ fn job_running_at_backup_keeps_outcome_after_restore() {
                 "{again}"
             );
             let message = again["error"]["message"].as_str().unwrap();
-            assert!(message.starts_with("lost: ") && message.contains("exit code 0"), "{message}");
+            assert!(message.starts_with("lost: the store was restored"), "{message}");
         }
     }
 }

@@ -47,10 +47,9 @@ impl AttemptTask {
     }
 
     /// Returns whether the attempt may have run in a workspace, without asking the store.
-    fn may_have_workspace(&self) -> bool {
-        let Ok(start) = self.attempt().start() else { return true };
+    pub(super) fn may_have_workspace(&self) -> bool {
         match self.engine.home.state.workspaces().canonicalize() {
-            Ok(folder) => start.directory.starts_with(folder),
+            Ok(folder) => self.attempt().start().map_or(true, |start| start.directory.starts_with(folder)),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }

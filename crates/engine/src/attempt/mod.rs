@@ -10,7 +10,7 @@ mod follow;
 pub(crate) mod orphans;
 pub(crate) mod other_store;
 mod outcome;
-pub(crate) mod outcome_file;
+pub(crate) mod outcomes;
 mod prepare;
 mod rules;
 mod sandbox;
@@ -59,6 +59,9 @@ pub(crate) struct AttemptTask {
     /// Reason of the stop, once the daemon has requested it.
     stopped: Option<StopReason>,
 }
+
+/// Message of an attempt that ran when the backup of the restored store was made, and of which nothing is left.
+const LOST_BY_RESTORE: &str = "lost: the store was restored from a backup that was made while the attempt ran, and its outcome is not known";
 
 /// Position of an attempt on its path.
 enum Stage {
@@ -115,11 +118,16 @@ impl AttemptTask {
 
     /// Returns the stage of an attempt that an earlier daemon, or this task before a panic, has left.
     async fn recovered_stage(&mut self) -> Stage {
-        if is_missing(self.attempt().folder()) && !self.kill_marked_processes().await {
-            return Stage::Requeue(NotBegun::Interrupted);
-        }
         if let Some(settlement) = self.earlier_settlement().await {
             return Stage::Settle(settlement);
+        }
+        if is_missing(self.attempt().folder()) && !self.kill_marked_processes().await {
+            return match self.engine.home.state.restored_at() {
+                Some(restored_at) if self.began().await.wall <= restored_at => {
+                    Stage::Settle(self.lost_settlement(LOST_BY_RESTORE.to_owned()))
+                }
+                _ => Stage::Requeue(NotBegun::Interrupted),
+            };
         }
         self.stopped = self.earlier_stop_reason().await;
         Stage::Follow

@@ -70,6 +70,7 @@ impl AttemptTask {
             limit,
             ended_at: is_known.then_some(ending.at),
             ended_boot: ending.boot.filter(|_| is_known),
+            agent_began_at: attempt.agent_began(),
         })
     }
 

@@ -12,7 +12,6 @@ use tracing::{info, warn};
 
 use super::AttemptTask;
 use super::rules::Rules;
-use super::unwritten::is_unwritten;
 use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{RequeueOutcome, SHUTDOWN_STORE_TIMEOUT, Settled, StoreError};
@@ -50,15 +49,7 @@ impl AttemptTask {
                 Ok(Settled::Done(job)) => {
                     fault::point("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
-                    let attempt = self.attempt();
-                    if is_unwritten(&attempt) {
-                        return;
-                    }
-                    self.keep_outcome(&settlement);
-                    if let Err(error) = attempt.remove_output() {
-                        warn!(job = %job.id(), "cannot remove its raw output: {error}");
-                    }
-                    return;
+                    return self.remove_settled_files(&settlement);
                 }
                 Ok(Settled::Fenced) => {
                     warn!(job = %self.job.id(), "the attempt is already settled");

@@ -16,6 +16,7 @@ use tokio::sync::MutexGuard;
 use tracing::{info, warn};
 
 use super::diff;
+use super::outcomes;
 use super::session::NotContinued;
 use super::stoppable::Stoppable;
 use crate::context::Engine;
@@ -24,6 +25,7 @@ use crate::secrets::redactor_over;
 use cowhand_run::workspace::{self, WorkspaceBase, WorkspaceError};
 use cowhand_store::{StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 use cowhand_system::{fault, tree};
 
@@ -370,8 +372,15 @@ async fn remove_with_diff_kept(
     if stored.job_status.is_some() && stored.state != WorkspaceState::Making {
         diff::keep_missing(engine, &stored.workspace).await?;
     }
-    let minder = engine.git_minder();
-    removal::remove(&engine.store, &engine.home.state, &stored.workspace, minder, engine.clock.now()).await
+    let (minder, workspace) = (engine.git_minder(), &stored.workspace);
+    removal::remove(&engine.store, &engine.home.state, workspace, minder, engine.clock.now()).await?;
+    let job = engine.store.job(workspace.job.clone()).await?;
+    let (state, attempts) = (engine.home.state.clone(), job.map_or(0, |job| job.attempts()));
+    let id = workspace.job.clone();
+    if let Err(error) = run_blocking(move || outcomes::remove_folders(&state, &id, attempts)).await {
+        warn!(job = %workspace.job, "cannot remove the folders of its attempts: {error}");
+    }
+    Ok(())
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.

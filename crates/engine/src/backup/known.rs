@@ -7,11 +7,13 @@ use std::path::Path;
 
 use cowhand_core::id::JobId;
 
+use crate::attempt::outcomes;
 use crate::prune::files;
 use crate::state::StateFolder;
 use crate::view::job_of_record;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::KnownRows;
+use tracing::warn;
 
 #[derive(Debug)]
 pub(super) struct RestoredRows(pub(super) KnownRows);
@@ -29,6 +31,12 @@ impl RestoredRows {
         let attempts = paths(&state.attempts()).into_iter().filter_map(|path| Attempt::at(&path).ok());
         for attempt in attempts.filter(|attempt| !self.knows(attempt)) {
             attempt.clear().ok();
+        }
+        let knows = |job: &JobId, number: u32| {
+            self.0.attempts.contains(&(job.as_str().to_owned(), i64::from(number)))
+        };
+        if let Err(error) = outcomes::retain(state, knows) {
+            warn!("cannot remove outcomes of attempts that the store does not know: {error}");
         }
     }
 

@@ -68,6 +68,7 @@ async fn restore_by(
     for cursor in ["views", "traces"] {
         missing_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
+    state.write_restored_at(now)?;
     // The backup may be of another store.
     state.remove_store_mark()?;
     rows.remove_unknown(state);

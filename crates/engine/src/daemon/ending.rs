@@ -133,10 +133,14 @@ impl Daemon {
         if self.engine.is_state_folder_lost() {
             // A folder at the same path may belong to another daemon.
             self.background.shutdown().await;
+            if let Some(views) = self.views.take() {
+                views.abort().await;
+            }
         } else {
             self.deliver_outbox().await;
-            self.views.end_pause();
-            self.write_views().await;
+            if let Some(views) = self.views.take() {
+                views.finish().await;
+            }
         }
         self.traces.stop().await;
         info!("stopped");

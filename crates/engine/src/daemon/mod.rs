@@ -12,13 +12,13 @@ mod recover;
 pub mod tick;
 mod triggers;
 mod uptime;
+mod view_writer;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use cowhand_core::job::Job;
 use cowhand_core::moment::Moment;
 use cowhand_core::roster::Roster;
 use cowhand_core::uptime::Uptime;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -37,11 +38,11 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 pub use self::uptime::refuse_taken_node;
+use crate::attempt::AttemptTask;
 pub use crate::attempt::other_store::{
     ended_jobs, ended_sentence, former_store, refuse_other_store, unsettled_jobs,
 };
-pub use crate::attempt::outcome_file::termination;
-use crate::attempt::{AttemptTask, workspaces};
+pub use crate::attempt::outcomes::termination;
 use crate::backup;
 use crate::config;
 use crate::context::{Engine, HEARTBEAT, Home, JOB_LEASE, StopRequest};
@@ -54,15 +55,14 @@ use crate::secrets::{kept, redactor_over};
 use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
 use crate::trigger::Registry;
-use crate::view::Views;
 use agenda::Agenda;
-use cowhand_run::cgroup;
 use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::panic;
 use tick::{ImmediateStarter, Startable};
 use triggers::Triggers;
+use view_writer::ViewWriter;
 
 #[derive(Debug)]
 pub struct Daemon {
@@ -75,7 +75,8 @@ pub struct Daemon {
     uptime: Uptime,
     presence: NodePresence,
     agenda: Agenda,
-    views: Views,
+    /// The task that writes the views; `None` before the recovery.
+    views: Option<ViewWriter>,
     triggers: Triggers,
     pruning: prune::Pruning,
     sweeping: prune::Sweeping,
@@ -122,7 +123,6 @@ impl Daemon {
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
         let agenda = Agenda::new(event_before_start);
-        let views = Views::new(engine.home.state.clone(), started.now.wall);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (outbox_engine, hook_engine) = (Arc::clone(&engine), Arc::clone(&engine));
         background.spawn(panic::restart_on_panic("delivering results to work sources", move || {
@@ -141,14 +141,14 @@ impl Daemon {
             uptime,
             presence,
             agenda,
-            views,
+            views: None,
             triggers,
             pruning,
             sweeping,
             traces,
         };
         daemon.recover().await?;
-        daemon.repair_views().await;
+        daemon.views = Some(ViewWriter::start(&daemon.engine, started.now.wall).await);
         Ok(daemon)
     }
 
@@ -188,15 +188,14 @@ impl Daemon {
             self.prune_if_due();
             self.sweep_if_due();
             let retry_at = self.retry_unfinished_if_due();
-            self.write_views().await;
+            self.engine.view_changes.notify_one();
             if state == Lifecycle::Running {
                 self.triggers.follow(&self.engine).await;
             }
             let has_jobs = !self.engine.running_jobs().is_empty();
             let heartbeat_at = self.heartbeat_at.on_clock_of(reading.now);
-            let state_at = self.views.state_pause().and_then(|pause| now.checked_add(pause).ok());
             let wakes = wake_at.into_iter().chain(retry_at).chain(has_jobs.then_some(heartbeat_at));
-            let wake_at = wakes.chain(state_at).min();
+            let wake_at = wakes.min();
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
@@ -280,18 +279,13 @@ impl Daemon {
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let (engine, tasks) = (&self.engine, Mutex::new(&mut self.tasks));
-        let begin = |job, epoch| {
+        let begin_at_once = |job, epoch| {
             let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
             begin(engine, &mut tasks, job, epoch, None);
         };
         let (node, supervises) = (&engine.home.node, |job: &JobId| engine.supervises(job));
-        let at_once = ImmediateStarter {
-            node,
-            lease: JOB_LEASE,
-            prewarm_cgroup: &prewarm_cgroup,
-            supervises: &supervises,
-            begin: &begin,
-        };
+        let at_once =
+            ImmediateStarter { node, lease: JOB_LEASE, supervises: &supervises, begin: &begin_at_once };
         let tick =
             tick::tick_agents(&engine.store, roster, agents, now, &self.uptime, Some(&at_once)).await?;
         let fired = tick.fired;
@@ -309,43 +303,50 @@ impl Daemon {
                 self.background.spawn(firing::prepare_in_order(engine, schedule, more));
             }
         }
-        for start in tick.start {
-            // The task of the previous attempt still cleans up, or an orphan of the job is being ended. The end of
-            // either wakes the loop.
-            if self.engine.supervises(&start.job) {
-                continue;
-            }
-            let agent = start.agent.clone();
-            if let Err(error) = self.start(start, now).await {
-                error!("cannot start a job: {error}");
-                self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
+        // If a job is still supervised, the task of its previous attempt still cleans up, or an orphan of the job is
+        // being ended. The end of either wakes the loop.
+        let starts = tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job));
+        // Claims that are made at the same time share commits.
+        let claims = join_all(starts.map(|start| self.claim(start, now))).await;
+        for (agent, fallback, claim) in claims {
+            match claim {
+                Ok(Claim::Claimed { job, epoch }) => {
+                    begin(&self.engine, &mut self.tasks, job, epoch, fallback);
+                }
+                // The outbox renews the claim of the item, or finds that the claim is lost.
+                Ok(Claim::ItemExpired) => self.engine.outbox.notify_one(),
+                Ok(
+                    Claim::Taken
+                    | Claim::AtCapacity
+                    | Claim::SessionBusy
+                    | Claim::NoProviderSlot
+                    | Claim::OverBudget(_),
+                ) => {}
+                Err(error) => {
+                    error!("cannot start a job: {error}");
+                    self.agenda.set_wake(agent, Some(now + PLAN_RETRY_AFTER));
+                }
             }
         }
         Ok(fired)
     }
 
-    async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, agent, max_concurrent, session_key, fallback } = start;
-        prewarm_cgroup();
+    /// Claims a job that has a place. Returns its agent and its fallback with the result.
+    async fn claim(
+        &self,
+        start: Startable,
+        now: Timestamp,
+    ) -> (AgentName, Option<usize>, Result<Claim, StoreError>) {
+        let Startable { job, agent: name, max_concurrent, session_key, fallback } = start;
         let loaded = self.engine.loaded();
-        let agent = loaded.roster.agent(&agent);
+        let agent = loaded.roster.agent(&name);
         let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
         let fallback_agent = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
         let slot = fallback_agent.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
         let starter = Starter { node, lease: JOB_LEASE, max_concurrent, session_key, limits, slot };
-        let claim = self.engine.store.claim_with_limits(job, starter, now).await?;
-        match claim {
-            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
-            // The outbox renews the claim of the item, or finds that the claim is lost.
-            Claim::ItemExpired => self.engine.outbox.notify_one(),
-            Claim::Taken
-            | Claim::AtCapacity
-            | Claim::SessionBusy
-            | Claim::NoProviderSlot
-            | Claim::OverBudget(_) => {}
-        }
-        Ok(())
+        let claim = self.engine.store.claim_with_limits(job, starter, now).await;
+        (name, fallback, claim)
     }
 
     /// Renews the leases of running attempts before they expire, and abandons attempts whose lease is lost.
@@ -375,27 +376,6 @@ impl Daemon {
             }
         }
     }
-
-    /// Writes the views. They are for people, so an error is only logged.
-    async fn write_views(&mut self) {
-        let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.catch_up(&self.engine.store, &loaded, now).await {
-            warn!("cannot update the views: {error:#}");
-        }
-        self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
-        let removed = self.views.take_removed();
-        if !removed.is_empty() {
-            self.background.spawn(workspaces::remove_workspaces_of(Arc::clone(&self.engine), removed));
-        }
-        fault::point("viewed");
-    }
-
-    async fn repair_views(&mut self) {
-        let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.repair(&self.engine.store, &loaded, now).await {
-            warn!("cannot update the views: {error:#}");
-        }
-    }
 }
 
 /// Locks the state folder. Returns `None` if another process uses the folder. Commands hold the lock for a moment when
@@ -418,13 +398,6 @@ async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
 
 /// Pauses before the tries to lock the state folder.
 const LOCK_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(50)];
-
-/// Starts the wait that the kernel needs before a process changes its cgroup. The next keeper changes its cgroup, and
-/// then has to wait less.
-fn prewarm_cgroup() {
-    // This runs on its own thread, and nobody waits for it.
-    drop(tokio::task::spawn_blocking(cgroup::prewarm_group_change));
-}
 
 /// Spawns the attempt task of a job that has just been claimed.
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {

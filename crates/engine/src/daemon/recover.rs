@@ -13,7 +13,7 @@ use cowhand_system::fault;
 
 use super::Daemon;
 use crate::attempt::unwritten::{self, is_unwritten};
-use crate::attempt::{AttemptTask, orphans, workspaces};
+use crate::attempt::{AttemptTask, orphans, outcomes, workspaces};
 use crate::context::JOB_LEASE;
 use crate::error::FleetError;
 use crate::prune::files::entries;
@@ -23,7 +23,7 @@ use cowhand_store::ProviderAndRuntime;
 
 impl Daemon {
     /// Creates an attempt task for each attempt that this node started and that is not settled, ends orphans, and
-    /// removes the raw output of settled attempts. This happens before the first plan.
+    /// removes the remains of settled attempts. This happens before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
         workspaces::wait_for_earlier_git(engine).await;
@@ -46,9 +46,9 @@ impl Daemon {
         let (state, loaded, now) = (engine.home.state.clone(), engine.loaded(), engine.clock.now());
         let write =
             move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
-        let result = tokio::task::spawn_blocking(move || remove_output(&state, &held, &write)).await;
+        let result = tokio::task::spawn_blocking(move || remove_settled(&state, &held, &write)).await;
         if let Err(error) = result.map_err(io::Error::other).flatten() {
-            warn!("the raw output of attempts that were settled is still there: {error}");
+            warn!("files of attempts that were settled are still there: {error}");
         }
         Ok(())
     }
@@ -65,10 +65,10 @@ impl Daemon {
     }
 }
 
-/// Removes the raw output of settled attempts, because the daemon that settled them may have died before it removed the
-/// output. `held` are the jobs with attempts that are not settled. `write` first writes output that is not yet in the
+/// Removes the remains of settled attempts, because the daemon that settled them may have died before it removed them.
+/// `held` are the jobs with attempts that are not settled. `write` first writes output that is not yet in the
 /// job's JSONL, and returns whether it succeeded.
-fn remove_output(
+fn remove_settled(
     state: &StateFolder,
     held: &HashSet<JobId>,
     write: &dyn Fn(&Attempt, &StateFolder) -> bool,
@@ -79,7 +79,7 @@ fn remove_output(
         if attempt.job().is_some_and(|job| !held.contains(&job))
             && (!is_unwritten(&attempt) || write(&attempt, state))
         {
-            attempt.remove_output()?;
+            outcomes::remove_settled_earlier(&attempt, state)?;
         }
     }
     Ok(())

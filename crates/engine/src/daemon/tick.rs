@@ -7,7 +7,7 @@ use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
-use cowhand_core::plan::{Action, Plan, Snapshot, plan_agents};
+use cowhand_core::plan::{Action, AgentPlaces, Plan, Snapshot, plan_agents};
 use cowhand_core::policy::{ClosedBy, Misfire, Retry, Timing};
 use cowhand_core::roster::{Agent, CoupledAgents, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
@@ -19,7 +19,9 @@ use tracing::{error, info, warn};
 
 use crate::schedule_view::{AFTER_HOURS, MISSED};
 use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{Decision, Fired, NewFiring, Settled, Starter, Store, StoreError};
+use cowhand_store::{
+    Decision, Fired, MAX_OLDEST_JOBS, NewFiring, Settled, Starter, Store, StoreError, WaitingJobs,
+};
 use cowhand_system::fault;
 
 /// The work that a tick leaves to its caller: jobs to start and to stop, firings to prepare, and the time of the next
@@ -68,8 +70,6 @@ pub struct Startable {
 pub struct ImmediateStarter<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
-    /// Callback before a write that will probably start a job.
-    pub prewarm_cgroup: &'a (dyn Fn() + Sync),
     /// Callback that returns whether this process still supervises an attempt of a job. Such a job is not lost, even if
     /// its lease has expired: the process may have been suspended between two ticks.
     pub supervises: &'a (dyn Fn(&JobId) -> bool + Sync),
@@ -120,9 +120,7 @@ pub async fn tick_agents(
     let context = TickContext { store, roster, now, at_once };
     let mut tick = Tick::default();
     for _ in 0..MAX_PLANS {
-        let snapshot = store.snapshot_of_agents(roster, &agents, now).await?;
-        let snapshot = Snapshot { uptime: uptime.clone(), ..snapshot };
-        let plans = plan_agents(now, roster, &agents, &snapshot);
+        let plans = context.plan(&agents, uptime).await?;
         let executed = join_all(plans.into_iter().map(|(agent, plan)| context.execute(agent, plan))).await;
         let is_coupled = |agent: &AgentName| roster.coupled_with(agent) != CoupledAgents::None;
         let replan_coupled = executed.iter().any(|done| done.is_changed && is_coupled(&done.agent));
@@ -162,6 +160,28 @@ struct TickContext<'a> {
 }
 
 impl TickContext<'_> {
+    /// Plans the agents. If an agent has a long queue, a snapshot with its oldest jobs is enough to fill its places. If
+    /// a place stays free, because these jobs wait for something else, a plan with all its jobs follows.
+    async fn plan(self, agents: &[AgentName], uptime: &Uptime) -> Result<Vec<(AgentName, Plan)>, StoreError> {
+        let Self { store, roster, now, .. } = self;
+        let oldest = store.snapshot_of_agents(roster, agents, WaitingJobs::Oldest, now).await?;
+        let oldest = Snapshot { uptime: uptime.clone(), ..oldest };
+        let plans = plan_agents(now, roster, agents, &oldest);
+        let has_free_place = |(name, plan): &(AgentName, Plan)| {
+            let is_queue_long =
+                oldest.jobs.iter().filter(|job| job.agent == *name).count() >= MAX_OLDEST_JOBS;
+            let is_start = |action: &&Action| matches!(action, Action::Start { .. });
+            let starts = plan.actions.iter().filter(is_start).count();
+            let places = roster.agent(name).map(|agent| AgentPlaces::of_running(agent, &oldest).free());
+            is_queue_long && places.is_some_and(|free| starts < free as usize)
+        };
+        if !plans.iter().any(has_free_place) {
+            return Ok(plans);
+        }
+        let all = store.snapshot_of_agents(roster, agents, WaitingJobs::All, now).await?;
+        Ok(plan_agents(now, roster, agents, &Snapshot { uptime: uptime.clone(), ..all }))
+    }
+
     async fn execute(self, agent: AgentName, plan: Plan) -> Executed {
         let (mut tick, mut is_changed, mut wake_at) = (Tick::default(), false, plan.wake_at);
         for action in plan.actions {
@@ -263,10 +283,7 @@ impl TickContext<'_> {
         // If agents share slots or a budget, an older job of another agent may have to start first. The next plan decides.
         let at_once = at_once.filter(|_| roster.coupled_with(&agent.name) == CoupledAgents::None);
         let fired = match at_once {
-            Some(ImmediateStarter { node, lease, prewarm_cgroup, .. }) => {
-                if matches!(firing.decision, Decision::Run(_)) {
-                    prewarm_cgroup();
-                }
+            Some(ImmediateStarter { node, lease, .. }) => {
                 let (node, lease) = ((*node).to_owned(), *lease);
                 // A firing by the clock has no work item yet, and no chat.
                 let (max_concurrent, session_key) =

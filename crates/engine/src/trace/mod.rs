@@ -24,7 +24,6 @@ use tracing::{info, warn};
 use crate::context::Engine;
 use crate::view::position::EventPosition;
 use collector::Collector;
-use cowhand_run::attempt::Attempt;
 use cowhand_store::{JobHistory, StoreError};
 use cowhand_system::remove::missing_is_ok;
 use otlp::Exporter;
@@ -184,8 +183,7 @@ impl Follower {
         let ids = Ids::of(&self.fleet, id);
         if is_end {
             let calls = self.calls(&history).await;
-            let began = |number| Attempt::new(self.engine.home.state.path(), id, number).agent_began();
-            self.pending.extend(span::of_job(&ids, &history, &calls, began));
+            self.pending.extend(span::of_job(&ids, &history, &calls));
         } else {
             self.pending.extend(span::of_report(&ids, &history, &event));
         }

@@ -107,14 +107,8 @@ pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> TimeSp
     }
 }
 
-/// Builds the whole trace of an ended job, without its report. `began` returns when the agent of an attempt was
-/// started, or `None` if this node does not know that time. The trace contains no prompts, inputs or answers.
-pub(super) fn of_job(
-    ids: &Ids,
-    history: &JobHistory,
-    calls: &Calls,
-    began: impl Fn(u32) -> Option<Timestamp>,
-) -> Vec<Span> {
+/// Builds the whole trace of an ended job, without its report. The trace contains no prompts, inputs or answers.
+pub(super) fn of_job(ids: &Ids, history: &JobHistory, calls: &Calls) -> Vec<Span> {
     let record = JobRecord::from(history.job.clone());
     let created = record.started_at;
     let end = record.finished_at.unwrap_or(created);
@@ -126,7 +120,7 @@ pub(super) fn of_job(
     for attempt in &history.attempts {
         let window = window_of(attempt);
         let span = of_attempt(ids, attempt, window);
-        if let Some(began) = began(attempt.number) {
+        if let Some(began) = attempt.agent_began_at {
             let part = format!("spawn {}", attempt.number);
             let until_start = (window.0, began.min(window.1));
             spans.push(ids.make(&part, Some(span.id), "spawn".to_owned(), until_start));

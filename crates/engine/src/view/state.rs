@@ -20,7 +20,7 @@ use crate::loaded::Loaded;
 use crate::schedule_view::{self, schedules_of_agent};
 use crate::secrets::redactor;
 use crate::state::StateFolder;
-use cowhand_store::Store;
+use cowhand_store::{Store, WaitingJobs};
 
 const FILE_HEAD: &str =
     "# A view of the store: editing it changes nothing. Use `cowhand schedule enable|disable`.\n";
@@ -145,7 +145,7 @@ impl StateFile {
         now: Timestamp,
     ) -> anyhow::Result<()> {
         let roster = &fleet.roster;
-        let snapshot = store.snapshot_of_agents(roster, agents, now).await?;
+        let snapshot = store.snapshot_of_agents(roster, agents, WaitingJobs::Oldest, now).await?;
         let last_jobs = store.last_ended(agents).await?;
         let last_jobs: HashMap<&AgentName, &Job> = last_jobs.iter().map(|job| (job.agent(), job)).collect();
         let input = StateInput { snapshot: &snapshot, last_jobs };

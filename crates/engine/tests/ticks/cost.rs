@@ -51,7 +51,6 @@ async fn cost_of_firing(url: &str, agents: usize) -> StatementCounts {
     let at_once = ImmediateStarter {
         node: "node",
         lease: SignedDuration::from_secs(30),
-        prewarm_cgroup: &|| (),
         supervises: &|_| false,
         begin: &|_, _| (),
     };

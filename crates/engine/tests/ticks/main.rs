@@ -128,13 +128,7 @@ impl Story {
         let started = Mutex::new(Vec::new());
         let begin = |job, epoch| started.lock().unwrap().push((job, epoch));
         let lease = self.lease;
-        let at_once = ImmediateStarter {
-            node: "node",
-            lease,
-            prewarm_cgroup: &|| (),
-            supervises: &|_| false,
-            begin: &begin,
-        };
+        let at_once = ImmediateStarter { node: "node", lease, supervises: &|_| false, begin: &begin };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(&at_once)).await.unwrap();
         let wake_at = tick.wake_at();
         let mut started = started.into_inner().unwrap();

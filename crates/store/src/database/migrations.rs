@@ -50,6 +50,8 @@ macro_rules! migrations {
             30 "0030_" "store_identity",
             31 "0031_" "trigger_error",
             32 "0032_" "live_of_agent",
+            33 "0033_" "agent_began",
+            34 "0034_" "running_of_agent",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

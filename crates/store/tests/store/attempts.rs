@@ -1,5 +1,6 @@
 //! The history of a job: its firing and each attempt.
 
+use cowhand_core::attempt::Settlement;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobStatus, NotBegun, Outcome};
 use cowhand_core::policy::Retry;
@@ -41,6 +42,7 @@ async fn the_history_lists_attempts_in_order(db: TestDb) {
         number: 2,
         node: "a".into(),
         started_at: at(20),
+        agent_began_at: None,
         ended_at: Some(at(30)),
         outcome: Some(lost),
         usage: None,
@@ -50,6 +52,7 @@ async fn the_history_lists_attempts_in_order(db: TestDb) {
         number: 3,
         node: "b".into(),
         started_at: at(3_600),
+        agent_began_at: None,
         ended_at: None,
         outcome: None,
         usage: None,
@@ -59,9 +62,11 @@ async fn the_history_lists_attempts_in_order(db: TestDb) {
     assert_eq!(history.job.status(), JobStatus::Running);
 
     let done = Outcome::Completed { summary: None };
-    store.settle(id.clone(), epoch, done.clone(), Retry::default(), at(3_700)).await.unwrap();
+    let settlement = Settlement { agent_began_at: Some(at(3_601)), ..done.clone().into() };
+    store.settle(id.clone(), epoch, settlement, Retry::default(), at(3_700)).await.unwrap();
     let history = store.history(id).await.unwrap().unwrap();
-    let second = PastAttempt { ended_at: Some(at(3_700)), outcome: Some(done), ..second };
+    let ended_at = Some(at(3_700));
+    let second = PastAttempt { agent_began_at: Some(at(3_601)), ended_at, outcome: Some(done), ..second };
     assert_eq!((history.attempts, history.job.status()), (vec![first, second], JobStatus::Completed));
 
     let by_hand = store.add_job(hand_job(), at(0)).await.unwrap();

@@ -1,0 +1,85 @@
+//! Starts a process inside a control group (`clone3` with `CLONE_INTO_CGROUP`). A process that is moved into a group, or
+//! moves itself, waits some milliseconds for the kernel (decision 0010). A process that starts inside does not wait.
+
+use std::io::{self, PipeReader, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::process::{Pid, WaitOptions};
+
+/// Flag of `clone3`, from `linux/sched.h`. The constant of libc has a type that is too small for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+#[derive(Debug)]
+pub(super) enum CloneError {
+    /// The kernel did not make a process in the group.
+    NotCloned,
+    /// The process was made, and could not execute the program.
+    NotExecuted(io::Error),
+}
+
+/// Starts the command inside the group whose folder is open, and returns its process id. This process must have no other
+/// thread: the new process is a copy of this one until it executes the program, and a copy has only one thread, so a
+/// lock that another thread holds would never be released in it.
+pub(super) fn spawn_inside(group: BorrowedFd<'_>, command: &mut Command) -> Result<i32, CloneError> {
+    // The kernel closes the pipe when the program is executed.
+    let (mut error_reader, mut error_writer) = io::pipe().map_err(|_| CloneError::NotCloned)?;
+    match clone_into(group).map_err(|_| CloneError::NotCloned)? {
+        Cloned::Child => {
+            // `exec` returns only if it fails.
+            let error = command.exec().raw_os_error().unwrap_or(libc::EINVAL);
+            // If this fails, the parent reports the exit code.
+            error_writer.write_all(&error.to_ne_bytes()).ok();
+            exit_now()
+        }
+        Cloned::Parent { child } => {
+            drop(error_writer);
+            match read_error(&mut error_reader) {
+                None => Ok(child),
+                Some(error) => {
+                    let pid = Pid::from_raw(child);
+                    // The error of the program matters, not that of the wait.
+                    rustix::process::waitpid(pid, WaitOptions::empty()).ok();
+                    Err(CloneError::NotExecuted(error))
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the program is executed, or returns why it is not.
+fn read_error(pipe: &mut PipeReader) -> Option<io::Error> {
+    let mut error = [0; size_of::<i32>()];
+    pipe.read_exact(&mut error).ok()?;
+    Some(io::Error::from_raw_os_error(i32::from_ne_bytes(error)))
+}
+
+enum Cloned {
+    Parent { child: i32 },
+    Child,
+}
+
+#[expect(unsafe_code, reason = "no safe crate has clone3 with CLONE_INTO_CGROUP")]
+fn clone_into(group: BorrowedFd<'_>) -> io::Result<Cloned> {
+    // SAFETY: zero is a valid value of each field, and means that the field is not used.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: without CLONE_VM and a stack, the call behaves as `fork`: the child is a copy with its own memory. The
+    // caller makes sure that this process has one thread, so the copy is consistent. The kernel only reads `arguments`.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) };
+    match i32::try_from(pid).map_err(io::Error::other)? {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Cloned::Child),
+        child => Ok(Cloned::Parent { child }),
+    }
+}
+
+/// Ends the copy of this process without running destructors and exit handlers, which belong to the parent.
+#[expect(unsafe_code, reason = "no safe function ends a process without exit handlers")]
+fn exit_now() -> ! {
+    // SAFETY: the call takes a number and does not return.
+    unsafe { libc::_exit(127) }
+}
