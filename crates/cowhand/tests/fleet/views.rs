@@ -36,8 +36,10 @@ impl Scene {
         })
     }
 
+    /// Reads a view. It is written a moment after the change that it shows.
     fn yaml(&self, name: &str) -> Value {
-        yaml(&fs::read_to_string(self.root.join(".cowhand").join(name)).unwrap())
+        let path = self.root.join(".cowhand").join(name);
+        yaml(&wait_until(name, || fs::read_to_string(&path).ok()))
     }
 
     fn in_jobs(&self, name: &str) -> PathBuf {

@@ -206,9 +206,10 @@ impl Surfaces<'_> {
                     assert!(page.contains(&format!("<time datetime=\"{until}\"")), "{id}: {page}");
                 }
             }
-            let kept = fs::read_to_string(self.scene.path(&format!(".cowhand/jobs/{id}.yaml"))).unwrap();
-            let kept = yaml(&kept);
-            assert_eq!(kept["status"], job["status"], "{id}: its file");
+            self.scene.until("the file of the job to say what the API says", || {
+                let kept = fs::read_to_string(self.scene.path(&format!(".cowhand/jobs/{id}.yaml")));
+                kept.is_ok_and(|kept| yaml(&kept)["status"] == job["status"])
+            });
         }
     }
 
