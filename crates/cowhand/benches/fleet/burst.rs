@@ -56,7 +56,7 @@ fn figures(count: usize, due: u64, limit: f64, asked: &Samples, all: &[Stamp]) -
     assert_eq!((late.len(), burst.len()), (1, count), "each agent ran once");
     let last = burst.iter().map(|stamp| stamp.nanoseconds).max().unwrap();
     let after = (late[0].nanoseconds as f64 - last as f64) / 1e6;
-    let count = thousands(count as i64);
+    let count = thousands(count);
     let name = format!("{count} due at one instant: last one started");
     let last = Figure::new(name, last.saturating_sub(due) as f64 / 1e9, "s").limit(limit);
     vec![

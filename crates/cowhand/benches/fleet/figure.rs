@@ -95,17 +95,20 @@ pub(crate) fn with_unit(value: f64, unit: &str) -> String {
 
 /// Formats a number with about three digits, and thousands with commas.
 pub(crate) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 || value.fract() == 0.0 => thousands(value.round() as i64),
+    if value < 0.0 {
+        return format!("-{}", number(-value));
+    }
+    match value {
+        size if size >= 100.0 || size.fract() == 0.0 => thousands(size.round() as usize),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 0.1 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
 }
 
-pub(crate) fn thousands(value: i64) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let mut text = if value < 0 { "-".to_owned() } else { String::new() };
+pub(crate) fn thousands(value: usize) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');

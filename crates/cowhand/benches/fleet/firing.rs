@@ -37,7 +37,7 @@ pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
                 few.get_or_insert(firings);
             }
             Err(refusal) => {
-                figures.push(Figure::refused(cpu_name(schedules), "ms", &refusal).at_most(MOST_CPU_MS))
+                figures.push(Figure::refused(cpu_name(schedules), "ms", &refusal).at_most(MOST_CPU_MS));
             }
         }
     }
@@ -81,13 +81,13 @@ fn firings(bench: &Bench, schedules: usize, seconds: u64) -> Result<Firings, Str
 }
 
 fn cpu_name(schedules: usize) -> String {
-    format!("daemon CPU of one firing, {} schedules", thousands(schedules as i64))
+    format!("daemon CPU of one firing, {} schedules", thousands(schedules))
 }
 
 impl Firings {
     /// Returns the figures. `few` are the firings beside few schedules.
     fn figures(&self, limit: &Samples, few: Option<&Self>) -> Vec<Figure> {
-        let armed = thousands(self.schedules as i64);
+        let armed = thousands(self.schedules);
         let mut cpu = Figure::new(cpu_name(self.schedules), self.cpu, "ms").at_most(MOST_CPU_MS);
         if self.fired < self.expected {
             cpu = cpu.note(format!("{} of {} fired", self.fired, self.expected));

@@ -32,7 +32,7 @@ pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
         parts.push(part);
     }
     let (first, last) = (parts.first().unwrap(), parts.last().unwrap());
-    let jobs = thousands(jobs as i64);
+    let jobs = thousands(jobs);
     vec![
         Figure::new(format!("daemon CPU of a job, first of {jobs}"), first.cpu, "ms"),
         Figure::new(format!("daemon CPU of a job, last of {jobs}"), last.cpu, "ms"),

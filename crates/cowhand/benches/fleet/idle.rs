@@ -11,6 +11,7 @@ use super::process::{CpuClock, number, own_cpu};
 
 const FOLLOWERS: usize = 50;
 const REST: Duration = Duration::from_secs(3);
+const MOST_RESTS: usize = 8;
 
 pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
     let time = Duration::from_secs(bench.size(5, 20));
@@ -21,18 +22,34 @@ pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
 
 fn alone(bench: &Bench, schedules: usize, time: Duration) -> Vec<Figure> {
     let daemon = Daemon::start(bench, &Config::new().armed(schedules));
-    std::thread::sleep(REST);
-    let written = number(daemon.pid(), "io", "write_bytes");
+    wait_until_at_rest(&daemon);
+    let written = written_by(&daemon);
     let mut clock = CpuClock::start(daemon.pid());
     clock.wait(time);
     let cpu = clock.milliseconds() / time.as_secs_f64();
-    let written = number(daemon.pid(), "io", "write_bytes") - written;
+    let written = written_by(&daemon) - written;
     assert!(daemon.api().get("/api/v1/health").is_object(), "the daemon still answers");
-    let name = thousands(schedules as i64);
+    let name = thousands(schedules);
     vec![
         Figure::new(format!("idle, {name} schedules: CPU in a second"), cpu, "ms").at_most(1.0),
         Figure::new(format!("idle, {name} schedules: written"), written as f64, "bytes").at_most(0.0),
     ]
+}
+
+fn written_by(daemon: &Daemon) -> u64 {
+    number(daemon.pid(), "io", "write_bytes")
+}
+
+/// Waits until the daemon has written what a start writes, but not for ever: a daemon that never rests is a finding.
+fn wait_until_at_rest(daemon: &Daemon) {
+    let mut written = 0;
+    for _ in 0..MOST_RESTS {
+        std::thread::sleep(REST);
+        if written_by(daemon) == written {
+            return;
+        }
+        written = written_by(daemon);
+    }
 }
 
 /// Measures clients that wait for events that do not come.

@@ -45,7 +45,7 @@ fn of_running(daemon: &Daemon, jobs: u32, times: usize, limit: f64) -> Vec<Figur
         assert!(text.contains("agent19"), "{text}");
         time
     });
-    let jobs = thousands(i64::from(jobs));
+    let jobs = thousands(jobs as usize);
     vec![
         Figure::new(format!("command line: list 20 of {jobs} jobs"), list, "ms").limit(limit).at_most(4.7),
         Figure::new(format!("command line: status with {jobs} jobs"), status, "ms").limit(limit).at_most(4.6),

@@ -15,7 +15,7 @@ use super::samples::Samples;
 const SIZES: [(usize, f64, Option<f64>); 3] =
     [(1_000, 0.15, Some(30.0)), (10_000, 1.0, Some(200.0)), (100_000, 10.0, None)];
 const FEW: usize = 10;
-const RELOADS: usize = 5;
+const RELOADS: usize = 3;
 /// Time after which memory of the start has been returned.
 const REST: Duration = Duration::from_secs(2);
 
@@ -28,7 +28,7 @@ pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
     let mut figures = vec![Figure::new("memory of a daemon with 10 schedules", base, "MB").at_most(25.0)];
     for (schedules, ready, reload) in &SIZES[..bench.size(2, 3)] {
         let config = Config::new().armed(*schedules);
-        let name = thousands(*schedules as i64);
+        let name = thousands(*schedules);
         let parser = parse(&config);
         let ready_name = format!("ready with {name} schedules");
         match Daemon::try_start(bench, &config) {
@@ -63,7 +63,7 @@ fn of_running(
     base: f64,
     most_reload: Option<f64>,
 ) -> Vec<Figure> {
-    let name = thousands(schedules as i64);
+    let name = thousands(schedules);
     std::thread::sleep(REST);
     let resident = megabytes(daemon.pid(), "VmRSS");
     let text = config.bytes() as f64 / schedules as f64;

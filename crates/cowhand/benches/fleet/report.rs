@@ -1,6 +1,7 @@
 //! The table and the JSON of a run.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -137,7 +138,7 @@ fn print_table(rows: &[[String; 8]]) {
     for row in rows {
         let mut line = format!("{:<1$}", row[0], widths[0]);
         for column in 1..7 {
-            line.push_str(&format!("  {:>1$}", row[column], widths[column]));
+            write!(line, "  {:>1$}", row[column], widths[column]).unwrap();
         }
         println!("{}", format!("{line}  {}", row[7]).trim_end());
     }
