@@ -98,7 +98,8 @@ fn distances(svg: &mut String, bars: &[(&str, f64)]) {
         )
         .unwrap();
         let words = if distance.is_finite() { number(*distance) } else { "∞".to_owned() };
-        text(svg, NAMES + width + 4.0, y + 13.0, "start", &words);
+        // Beside the bar, and never on the line of the target.
+        text(svg, (NAMES + width).max(x(1.0)) + 4.0, y + 13.0, "start", &words);
     }
     line(svg, (x(1.0), top), (x(1.0), top + LINE * bars.len() as f64), "#555555");
 }
