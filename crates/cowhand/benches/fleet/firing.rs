@@ -26,7 +26,7 @@ struct Firings {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
-    let seconds = bench.size(10, 60);
+    let seconds = bench.size(8, 60);
     let limit = spawns(seconds);
     let mut few: Option<Firings> = None;
     let mut figures = Vec::new();

@@ -10,7 +10,7 @@ use super::figure::{Figure, thousands};
 use super::process::{CpuClock, number, own_cpu};
 
 const FOLLOWERS: usize = 50;
-const REST: Duration = Duration::from_secs(3);
+const REST: Duration = Duration::from_secs(2);
 const MOST_RESTS: usize = 8;
 
 pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {

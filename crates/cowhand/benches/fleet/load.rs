@@ -15,7 +15,7 @@ use super::samples::Samples;
 const SIZES: [(usize, f64, Option<f64>); 3] =
     [(1_000, 0.15, Some(30.0)), (10_000, 1.0, Some(200.0)), (100_000, 10.0, None)];
 const FEW: usize = 10;
-const RELOADS: usize = 3;
+const RELOADS: usize = 5;
 /// Time after which memory of the start has been returned.
 const REST: Duration = Duration::from_secs(2);
 
@@ -35,7 +35,7 @@ pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
             Ok(daemon) => {
                 let time = daemon.ready.as_secs_f64();
                 figures.push(Figure::new(ready_name, time, "s").limit(parser).at_most(*ready));
-                figures.extend(of_running(&daemon, &config, *schedules, base, *reload));
+                figures.extend(of_running(bench, &daemon, &config, *schedules, base, *reload));
             }
             Err(refusal) => {
                 figures.push(Figure::refused(ready_name, "s", &refusal).limit(parser).at_most(*ready));
@@ -57,6 +57,7 @@ fn parse(config: &Config) -> f64 {
 }
 
 fn of_running(
+    bench: &Bench,
     daemon: &Daemon,
     config: &Config,
     schedules: usize,
@@ -69,8 +70,11 @@ fn of_running(
     let text = config.bytes() as f64 / schedules as f64;
     let each = ((resident - base) * 1e6 / (schedules - FEW) as f64 - text) / 1e3;
     reset_peak(daemon.pid());
-    let reload =
-        Figure::new(format!("reload, one agent changed of {name} schedules"), reload(daemon, config), "ms");
+    let reload = Figure::new(
+        format!("reload, one agent changed of {name} schedules"),
+        reload(bench, daemon, config),
+        "ms",
+    );
     let peak = megabytes(daemon.pid(), "VmHWM");
     let all = Figure::new(format!("memory of a daemon with {name} schedules"), resident, "MB");
     vec![
@@ -85,9 +89,9 @@ fn of_running(
     ]
 }
 
-/// Changes one agent and reloads, several times. Returns the median time in milliseconds.
-fn reload(daemon: &Daemon, config: &Config) -> f64 {
-    let times = (1..=RELOADS).map(|round| {
+/// Changes one agent and reloads; in a full run several times. Returns the median time in milliseconds.
+fn reload(bench: &Bench, daemon: &Daemon, config: &Config) -> f64 {
+    let times = (1..=bench.size(1, RELOADS)).map(|round| {
         // The daemon also notices the change itself. This work is part of the reload.
         config.change_one_agent(&daemon.path("."), round);
         let (time, _) = timed(&mut daemon.command(&["reload"]));

@@ -16,10 +16,10 @@ use super::http::Http;
 use super::queue::{GATE, WEBHOOK};
 use super::samples::Samples;
 
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
-    let (jobs, lines) = (bench.size(20, 100), bench.size(10, 20));
+    let (jobs, lines) = (bench.size(20, 100), bench.size(10, 40));
     let program = Program::tick(GATE, lines, EVERY);
     let limit = pipes(&program, jobs, lines);
     let followed = streams(bench, &program, jobs, lines);

@@ -18,7 +18,7 @@ use super::samples::Samples;
 const BODY_BYTES: usize = 1_024;
 
 pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
-    let time = Duration::from_secs(bench.size(3, 10));
+    let time = Duration::from_secs(bench.size(2, 10));
     let mut figures = Vec::new();
     for (clients, least) in [(1, 1_200.0), (8, 4_000.0), (64, 8_000.0)] {
         // The speed of a disk varies, so its limit is measured directly before and after.
