@@ -14,13 +14,29 @@ use tempfile::TempDir;
 pub struct Postgres {
     server: Option<Child>,
     data: TempDir,
+    /// Whether commits are synced to the disk. Tests do not need this, and it takes most of their time.
+    is_durable: bool,
 }
 
 impl Postgres {
     pub fn start() -> Self {
+        Self::start_with(false)
+    }
+
+    /// Starts a server that syncs its commits, as a real one does. For measurements.
+    pub fn start_durable() -> Self {
+        Self::start_with(true)
+    }
+
+    /// Returns whether the programs of PostgreSQL are on this machine.
+    pub fn is_installed() -> bool {
+        ["initdb", "postgres", "pg_isready", "psql"].iter().all(|name| find(name).is_some())
+    }
+
+    fn start_with(is_durable: bool) -> Self {
         let data = tempfile::Builder::new().prefix("cowhand-pg-").tempdir().expect("a folder for the server");
         copy_template(data.path());
-        let mut postgres = Self { server: None, data };
+        let mut postgres = Self { server: None, data, is_durable };
         postgres.start_again();
         postgres
     }
@@ -72,7 +88,7 @@ impl Postgres {
     }
 
     pub fn start_again(&mut self) {
-        self.server = Some(serve(self.data.path()));
+        self.server = Some(serve(self.data.path(), self.is_durable));
         self.wait_until_ready();
     }
 
@@ -95,7 +111,7 @@ impl Postgres {
     }
 }
 
-fn serve(data: &Path) -> Child {
+fn serve(data: &Path, is_durable: bool) -> Child {
     let log = fs::File::create(data.join("log")).unwrap();
     as_server_user(&tool("postgres"))
         .arg("-D")
@@ -104,7 +120,7 @@ fn serve(data: &Path) -> Child {
         .args(["-c", "listen_addresses="])
         .arg("-c")
         .arg(format!("unix_socket_directories={}", data.display()))
-        .args(["-c", "fsync=off", "-c", "max_connections=50"])
+        .args(["-c", if is_durable { "fsync=on" } else { "fsync=off" }, "-c", "max_connections=50"])
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
@@ -180,12 +196,15 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// Finds a program of the server. These programs are rarely on the PATH. Debian has a folder for each version.
 fn tool(name: &str) -> PathBuf {
+    find(name).unwrap_or_else(|| panic!("{name} is not installed; scripts/test installs PostgreSQL"))
+}
+
+/// Finds a program of the server. These programs are rarely on the PATH. Debian has a folder for each version.
+fn find(name: &str) -> Option<PathBuf> {
     let by_version = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let folders =
         on_path.unwrap_or_default().into_iter().chain(by_version.map(|version| version.path().join("bin")));
-    let program = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
-    program.unwrap_or_else(|| panic!("{name} is not installed; scripts/test installs PostgreSQL"))
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
