@@ -116,7 +116,7 @@ fn tail(folder: &Path, reader: Reader, secrets: u64, lines: u64) -> Duration {
     let began = Instant::now();
     let mut tailer = Tailer::open(files.clone(), reader, Redactor::of(secrets), now).unwrap();
     loop {
-        tailer.advance(now, &mut |_| ()).unwrap();
+        tailer.advance(now).unwrap();
         if !tailer.is_behind() {
             break;
         }
