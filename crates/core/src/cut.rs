@@ -24,6 +24,9 @@ pub fn indexed(text: &str) -> Cow<'_, str> {
 /// Returns `text`, or as much of it as fits in `cap` bytes together with a marker. `already` is the number of bytes
 /// that the caller has already cut off the end of the text; the marker counts them too.
 pub fn cut(text: &str, already: usize, cap: usize) -> String {
+    if already == 0 && text.len() <= cap {
+        return text.to_owned();
+    }
     let mut out = String::new();
     push_cut(&mut out, text, already, cap, char::len_utf8);
     out

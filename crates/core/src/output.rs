@@ -6,11 +6,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cut::cut;
+use cap::Bounded;
 
 mod cap;
 mod result;
+mod text;
 
 pub use result::FinalOutput;
+pub use text::TextFormat;
 
 /// One line of a job's output. Unknown keys stay in `extra` and are written unchanged.
 ///
@@ -160,6 +163,11 @@ impl OutputMessage {
     /// Values of `type`, one for each variant.
     const MESSAGE_TYPES: [&str; 5] = ["system", "assistant", "tool_use", "tool_result", "error"];
 
+    /// Returns whether this is the `type` of a message.
+    pub fn is_message_type(kind: &str) -> bool {
+        Self::MESSAGE_TYPES.contains(&kind)
+    }
+
     /// Checks and converts JSON that is to be appended.
     pub fn from_json(value: Value) -> Result<Self, OutputError> {
         let Value::Object(fields) = &value else {
@@ -170,7 +178,7 @@ impl OutputMessage {
             Some(other) => return Err(OutputError::UnknownType(other.to_string())),
             None => return Err(OutputError::NoType),
         };
-        if !Self::MESSAGE_TYPES.contains(&kind.as_str()) {
+        if !Self::is_message_type(&kind) {
             return Err(OutputError::UnknownType(format!("{kind:?}")));
         }
         serde_json::from_value(value).map_err(|error| OutputError::Field { kind, problem: error.to_string() })
@@ -188,21 +196,35 @@ impl OutputMessage {
     /// Formats the message as one line without line end, of at most `cap` bytes. A smaller cap than [`Self::MIN_CAP`]
     /// counts as [`Self::MIN_CAP`]. Long values are cut and marked, and the line stays a message of the same type.
     pub fn to_line(&self, cap: usize) -> Result<String, OutputError> {
-        let whole = self.json(serde_json::to_string(self))?;
-        if whole.len() <= cap.max(Self::MIN_CAP) {
-            return Ok(whole);
+        let mut line = Vec::new();
+        self.append_line(&mut line, cap)?;
+        line.pop();
+        String::from_utf8(line).map_err(|error| self.not_written(&error))
+    }
+
+    /// Appends the line of [`Self::to_line`] and a line end.
+    pub fn append_line(&self, out: &mut Vec<u8>, cap: usize) -> Result<(), OutputError> {
+        let (start, cap) = (out.len(), cap.max(Self::MIN_CAP));
+        match serde_json::to_writer(Bounded { out, room: cap }, self) {
+            // The line is longer than the cap, possibly many times.
+            Err(error) if error.is_io() => {
+                out.truncate(start);
+                let fields = serde_json::to_value(self).map_err(|error| self.not_written(&error))?;
+                let written = serde_json::to_writer(&mut *out, &cap::fit(fields, cap));
+                written.map_err(|error| self.not_written(&error))?;
+            }
+            written => written.map_err(|error| self.not_written(&error))?,
         }
-        drop(whole); // It may be many times as long as the cap.
-        let fields = self.json(serde_json::to_value(self))?;
-        self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::MIN_CAP))))
+        out.push(b'\n');
+        Ok(())
     }
 
     /// Minimum cap: room for the fields that every message has, and for a note about the cut.
     pub const MIN_CAP: usize = 1024;
 
-    fn json<T>(&self, written: serde_json::Result<T>) -> Result<T, OutputError> {
-        let kind = || Self::MESSAGE_TYPES[self.place()].to_owned();
-        written.map_err(|error| OutputError::Field { kind: kind(), problem: error.to_string() })
+    fn not_written(&self, error: &dyn std::error::Error) -> OutputError {
+        let kind = Self::MESSAGE_TYPES[self.place()].to_owned();
+        OutputError::Field { kind, problem: error.to_string() }
     }
 
     const fn place(&self) -> usize {

@@ -1,6 +1,8 @@
 //! Splits bytes that arrive in chunks of any size into lines of text. Bytes that are not UTF-8 are replaced, and long
 //! lines are cut.
 
+use std::borrow::Cow;
+
 use cowhand_core::cut::cut;
 
 /// The line that is being read. It contains at most `cap` + 1 bytes.
@@ -18,18 +20,30 @@ impl LineBuffer {
     }
 
     /// Takes bytes from the front of `chunk` up to the end of a line, and returns that line. Returns `None` if the
-    /// chunk contains no line end: then the whole chunk is taken, and the line continues in the next chunk.
-    pub fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
+    /// chunk contains no line end: then the whole chunk is taken, and the line continues in the next chunk. A line
+    /// within one chunk is not copied, unless it has to be changed.
+    pub fn next<'a>(&mut self, chunk: &mut &'a [u8]) -> Option<Cow<'a, str>> {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
-        self.keep(line);
         *chunk = if end.is_some() { &rest[1..] } else { rest };
-        end.map(|_| self.take())
+        if end.is_some() && !self.has_begun() && line.len() <= self.cap {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Ok(line) = std::str::from_utf8(line) {
+                return Some(Cow::Borrowed(line));
+            }
+        }
+        self.keep(line);
+        end.map(|_| Cow::Owned(self.take()))
+    }
+
+    /// Returns true if the next bytes continue a line.
+    pub const fn has_begun(&self) -> bool {
+        !self.begun.is_empty()
     }
 
     /// Returns the line that has begun, at the end of the input. Returns `None` if the input ended with a line end.
     pub fn finish(&mut self) -> Option<String> {
-        (!self.begun.is_empty()).then(|| self.take())
+        self.has_begun().then(|| self.take())
     }
 
     /// Keeps at most one byte more than the cap, so that a line that just fits may end with CRLF.
@@ -79,7 +93,7 @@ mod tests {
         let mut all = Vec::new();
         for mut chunk in chunks.iter().copied() {
             while let Some(line) = lines.next(&mut chunk) {
-                all.push(line);
+                all.push(line.into_owned());
             }
             assert!(chunk.is_empty());
             assert!(lines.begun.len() <= cap + 1);

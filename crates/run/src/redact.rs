@@ -2,6 +2,7 @@
 //! and in messages, logs, views and answers of the API.
 
 mod advice;
+mod clean;
 mod lines;
 mod texts;
 mod token;
@@ -18,6 +19,7 @@ use cowhand_core::job::Outcome;
 use serde_json::Value;
 
 pub use advice::with_placeholders;
+use clean::CleanCheck;
 use lines::Following;
 pub use lines::OpenSecret;
 pub use token::{JOB_TOKEN_PREFIX, TOKEN_PREFIX};
@@ -37,6 +39,8 @@ pub struct Redactor {
     finder: Option<AhoCorasick>,
     /// Lines of secrets that are masked only after another line.
     following: Following,
+    /// Fast check for text without secrets.
+    clean: CleanCheck,
 }
 
 impl fmt::Debug for Redactor {
@@ -63,7 +67,8 @@ impl Redactor {
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns);
         let finder = finder.ok().filter(|_| !patterns.is_empty());
         let following = Following::of(&secrets);
-        Self { secrets, patterns, finder, following }
+        let clean = CleanCheck::of(&patterns);
+        Self { secrets, patterns, finder, following, clean }
     }
 
     /// Adds secrets.
@@ -92,6 +97,18 @@ impl Redactor {
         self.secrets.iter().filter(|secret| !left.contains(secret)).cloned().collect()
     }
 
+    /// Returns true if no line of a text contains anything to mask. Returns false if a line may contain something; then
+    /// only [`Self::redact_next_line`] finds out. The check is fast, so it is worth making it for many lines at once.
+    pub fn is_clean(&self, lines: &[u8]) -> bool {
+        self.clean.is_clean(lines)
+    }
+
+    /// Searches every text exactly, to compare the results.
+    #[cfg(test)]
+    pub(crate) fn without_clean_check(self) -> Self {
+        Self { clean: CleanCheck::none(), ..self }
+    }
+
     /// Masks every known secret and every token of cowhand in a text, even if colour codes or invisible characters are
     /// inside the secret or it is written with JSON escapes.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -108,6 +125,10 @@ impl Redactor {
 
     /// Returns the ranges to mask, ordered by position and without overlaps.
     fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
+        if self.is_clean(text) { Vec::new() } else { self.exact_ranges(text) }
+    }
+
+    fn exact_ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = self.find(text);
         ranges.extend(self.find_in_visible_text(text));
         let unescaped = Unescaped::of(text);
@@ -195,7 +216,11 @@ impl Redactor {
 
     /// Redacts a line of output. In JSON a secret can be written in many ways, and a mask must keep the JSON valid.
     pub fn redact_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
-        if !line.contains('\\') && self.ranges(line.as_bytes()).is_empty() {
+        if self.is_clean(line.as_bytes()) { Cow::Borrowed(line) } else { self.redact_unclean_line(line) }
+    }
+
+    fn redact_unclean_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        if !line.contains('\\') && self.exact_ranges(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
         }
         match serde_json::from_str(line) {
@@ -213,11 +238,15 @@ impl Redactor {
     /// Redacts the next line of a stream. If the line before it ended with a line of a secret, `open` contains that
     /// line of the secret, and this line may continue the secret. The call sets `open` for the line after this one.
     pub fn redact_next_line<'a>(&self, line: &'a str, open: &mut OpenSecret) -> Cow<'a, str> {
+        // A clean line contains no line of a secret, so it neither continues nor begins one.
+        if !open.is_set() && self.is_clean(line.as_bytes()) {
+            return Cow::Borrowed(line);
+        }
         match self.following.next(line, open) {
             Some(Range { start, end }) => {
                 Cow::Owned(format!("{}{MASK}{}", &line[..start], self.redact(&line[end..])))
             }
-            None => self.redact_line(line),
+            None => self.redact_unclean_line(line),
         }
     }
 

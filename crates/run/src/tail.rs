@@ -15,9 +15,11 @@
 //! power failure may the JSONL be shorter than the position in the last checkpoint. Then an older checkpoint is used,
 //! at worst the first.
 
+mod batch;
 mod index;
 mod stream;
 
+use std::borrow::Cow;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -29,8 +31,9 @@ use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
 
 use super::ending::Ending;
-use super::runtime::{Finish, Reader, system};
+use super::runtime::{Finish, Reader};
 use crate::redact::{OpenSecret, Redactor};
+use batch::Batch;
 use index::{Checkpoint, Index};
 use stream::Stream;
 
@@ -39,10 +42,7 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Maximum size of one read of a raw file.
 const READ_CHUNK_BYTES: usize = 64 << 10;
-/// Size from which a batch is written at once. A smaller batch is written after each chunk.
-const WRITE_BATCH_BYTES: usize = 256 << 10;
-/// Number of bytes after which [`Tailer::advance`] returns, so that the caller can act before the next call. A few MiB
-/// of short lines take seconds.
+/// Number of bytes after which [`Tailer::advance`] returns, so that the caller can act before the next call.
 const MAX_ADVANCE_BYTES: u64 = 4 << 20;
 
 /// Paths of all files of the tailer, and facts about the attempt. The JSONL belongs to the job and may contain the
@@ -57,15 +57,6 @@ pub struct TailFiles {
     pub attempt: u32,
     /// Why the previous attempt ended, if known.
     pub previous_ending: Option<String>,
-}
-
-/// A message that is written to the JSONL.
-#[derive(Debug)]
-pub struct Appended<'a> {
-    /// Number of its line, from 1.
-    pub line: u64,
-    /// Complete message, even if it was cut in the file.
-    pub message: &'a OutputMessage,
 }
 
 #[derive(Debug)]
@@ -100,13 +91,6 @@ struct OpenSecrets {
     stderr: OpenSecret,
 }
 
-/// Messages that are not written yet.
-#[derive(Debug, Default)]
-struct Batch {
-    text: Vec<u8>,
-    messages: Vec<OutputMessage>,
-}
-
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Stdout,
@@ -129,10 +113,9 @@ impl Tailer {
             at
         } else {
             let (jsonl, lines) = whole_lines(&files.jsonl)?;
-            let first =
-                Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: initial_reader.clone() };
+            let first = Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: &initial_reader };
             index.append(&first)?;
-            first
+            Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: initial_reader.clone() }
         };
         // Each checkpoint except the first covers lines of this attempt.
         let unmarked = files.attempt > 1 && at.lines == index.first_lines();
@@ -158,20 +141,20 @@ impl Tailer {
         })
     }
 
-    /// Reads new output, up to a limit, and writes its messages. After an error the next call starts again at the last
-    /// checkpoint, so that the disk may be full for a while.
-    pub fn advance(
-        &mut self,
-        now: Timestamp,
-        on_message: &mut dyn FnMut(Appended<'_>),
-    ) -> anyhow::Result<()> {
+    /// Reads new output, up to a limit, and writes its messages. Returns the number of messages. After an error the next
+    /// call starts again at the last checkpoint, so that the disk may be full for a while.
+    pub fn advance(&mut self, now: Timestamp) -> anyhow::Result<u64> {
         if self.failed || !self.is_intact() {
             *self = Self::open(self.files.clone(), self.initial_reader.clone(), self.redactor.clone(), now)?;
         }
         self.failed = true;
-        self.behind = !self.read_new(now, on_message)?;
+        let before = self.lines;
+        self.behind = !self.read_new(now)?;
+        if !self.behind {
+            self.batch.free();
+        }
         self.failed = false;
-        Ok(())
+        Ok(self.lines - before)
     }
 
     /// Sets the redactor of the lines that are read from now on.
@@ -198,38 +181,27 @@ impl Tailer {
 
     /// Reads the rest after the process has ended, including a last line without a line end, and returns the result. A
     /// second call, even after a restart, returns the same result.
-    pub fn finish(
-        &mut self,
-        ending: &Ending,
-        now: Timestamp,
-        on_message: &mut dyn FnMut(Appended<'_>),
-    ) -> anyhow::Result<Finish> {
-        self.advance(now, on_message)?;
+    pub fn finish(&mut self, ending: &Ending, now: Timestamp) -> anyhow::Result<Finish> {
+        self.advance(now)?;
         while self.behind {
-            self.advance(now, on_message)?;
+            self.advance(now)?;
         }
         self.failed = true;
         for source in [Source::Stdout, Source::Stderr] {
-            if let Some(line) = self.stream(source).finish() {
-                self.read_line(source, &line, now)?;
-            }
+            self.end_line(source, now)?;
         }
         self.reader
             .rest()
             .into_iter()
             .try_for_each(|message| self.append_message(message.of_agent(), now))?;
         self.mark(now)?;
-        self.flush(now, on_message)?;
+        self.flush(now)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))
     }
 
     /// Skips the rest of the output, and writes how many bytes were skipped. Called after all processes have ended.
-    pub fn skip_rest(
-        &mut self,
-        now: Timestamp,
-        on_message: &mut dyn FnMut(Appended<'_>),
-    ) -> anyhow::Result<()> {
+    pub fn skip_rest(&mut self, now: Timestamp) -> anyhow::Result<()> {
         self.failed = true;
         for source in [Source::Stdout, Source::Stderr] {
             let stream = self.stream(source);
@@ -237,15 +209,13 @@ impl Tailer {
             if rest == 0 {
                 continue;
             }
-            if let Some(line) = stream.finish() {
-                self.read_line(source, &line, now)?;
-            }
+            self.end_line(source, now)?;
             self.stream(source).skip(rest);
             let name = source.name();
             let message = format!("{rest} more bytes of {name} were not read, because the job was cancelled");
-            self.append_message(system(Some(OutputMessage::UNREAD), &message), now)?;
+            self.append_message(OutputMessage::text(Some(OutputMessage::UNREAD), &message), now)?;
         }
-        self.flush(now, on_message)?;
+        self.flush(now)?;
         (self.failed, self.behind) = (false, false);
         Ok(())
     }
@@ -281,20 +251,20 @@ impl Tailer {
 
     /// Reads up to the end that the files have now, or until [`MAX_ADVANCE_BYTES`] are read: an agent that never stops
     /// writing must not block others. Returns false if there may be more.
-    fn read_new(&mut self, now: Timestamp, on_message: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<bool> {
+    fn read_new(&mut self, now: Timestamp) -> anyhow::Result<bool> {
         let stdout = self.check_length(Source::Stdout, now)?;
         let stderr = self.check_length(Source::Stderr, now)?;
-        self.flush(now, on_message)?;
-        let (mut buffer, mut read) = (vec![0; READ_CHUNK_BYTES], 0);
-        while read < MAX_ADVANCE_BYTES {
-            let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now, on_message)?;
-            let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now, on_message)?;
-            if of_stdout + of_stderr == 0 {
-                return Ok(true);
-            }
+        let unread = stdout.saturating_sub(self.stdout.read()).max(stderr.saturating_sub(self.stderr.read()));
+        let mut buffer = vec![0; usize::try_from(unread).unwrap_or(usize::MAX).min(READ_CHUNK_BYTES)];
+        let (mut read, mut is_at_end) = (0, false);
+        while read < MAX_ADVANCE_BYTES && !is_at_end {
+            let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now)?;
+            let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now)?;
+            is_at_end = of_stdout + of_stderr == 0;
             read += (of_stdout + of_stderr) as u64;
         }
-        Ok(false)
+        self.flush(now)?;
+        Ok(is_at_end)
     }
 
     /// Returns the length of a raw file. A file that has become shorter was truncated by the agent, and is read from
@@ -310,33 +280,31 @@ impl Tailer {
             "{name} shrank from {} to {length} bytes; it is read from its start again",
             stream.read()
         );
-        if let Some(line) = stream.finish() {
-            self.read_line(source, &line, now)?;
-        }
+        self.end_line(source, now)?;
         self.stream(source).rewind();
-        self.append_message(system(Some(OutputMessage::TRUNCATED), &message), now)?;
+        self.append_message(OutputMessage::text(Some(OutputMessage::TRUNCATED), &message), now)?;
         Ok(length)
     }
 
     /// Reads one chunk of a raw file and returns its size, which is 0 at `end`.
-    fn step(
-        &mut self,
-        source: Source,
-        end: u64,
-        buffer: &mut [u8],
-        now: Timestamp,
-        on_message: &mut dyn FnMut(Appended<'_>),
-    ) -> anyhow::Result<usize> {
+    fn step(&mut self, source: Source, end: u64, buffer: &mut [u8], now: Timestamp) -> anyhow::Result<usize> {
         self.skip_gap(source, end, now)?;
         let count = self.stream(source).fill(buffer, end)?;
         let mut chunk = &buffer[..count];
+        if self.stream(source).has_begun()
+            && let Some(line) = self.stream(source).next(&mut chunk)
+        {
+            self.read_line(source, &line, false, now)?;
+        }
+        // All lines that are completely in the chunk are checked at once, because most output contains no secret.
+        let whole_lines = memchr::memrchr(b'\n', chunk).map_or(&[][..], |end| &chunk[..=end]);
+        let is_clean = self.redactor.is_clean(whole_lines);
         while let Some(line) = self.stream(source).next(&mut chunk) {
-            self.read_line(source, &line, now)?;
-            if self.batch.text.len() >= WRITE_BATCH_BYTES {
-                self.flush(now, on_message)?;
+            self.read_line(source, &line, is_clean, now)?;
+            if self.batch.is_full() {
+                self.flush(now)?;
             }
         }
-        self.flush(now, on_message)?;
         Ok(count)
     }
 
@@ -346,25 +314,46 @@ impl Tailer {
         if gap == 0 {
             return Ok(());
         }
-        if let Some(line) = self.stream(source).finish() {
-            self.read_line(source, &line, now)?;
-        }
+        self.end_line(source, now)?;
         self.stream(source).skip(gap);
         let message = format!("{} has a gap of {gap} bytes without data; it is left out", source.name());
-        self.append_message(system(Some(OutputMessage::GAP), &message), now)
+        self.append_message(OutputMessage::text(Some(OutputMessage::GAP), &message), now)
     }
 
-    fn read_line(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
+    /// Reads a last line without a line end.
+    fn end_line(&mut self, source: Source, now: Timestamp) -> anyhow::Result<()> {
+        let line = self.stream(source).finish();
+        line.map_or(Ok(()), |line| self.read_line(source, &line, false, now))
+    }
+
+    /// Reads a line. `is_clean` is true if it is known that the line contains no secret.
+    fn read_line(
+        &mut self,
+        source: Source,
+        line: &str,
+        is_clean: bool,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         let open = match source {
             Source::Stdout => &mut self.open_secrets.stdout,
             Source::Stderr => &mut self.open_secrets.stderr,
         };
-        let line = self.redactor.redact_next_line(line, open);
-        let messages = match source {
-            Source::Stdout => self.reader.read(&line),
-            Source::Stderr => vec![self.reader.read_stderr(&line)],
+        let line = if is_clean && !open.is_set() {
+            Cow::Borrowed(line)
+        } else {
+            self.redactor.redact_next_line(line, open)
         };
-        messages.into_iter().try_for_each(|message| self.append_message(message.of_agent(), now))
+        match source {
+            Source::Stdout if self.reader.read_text(&line) => self.append_text(None, &line, now),
+            Source::Stdout => {
+                let mut messages = self.reader.read(&line).into_iter();
+                messages.try_for_each(|message| self.append_message(message.of_agent(), now))
+            }
+            Source::Stderr => {
+                self.reader.read_stderr(&line);
+                self.append_text(Some(Reader::STDERR), &line, now)
+            }
+        }
     }
 
     /// Adds the line that separates this attempt from an earlier one, once.
@@ -380,36 +369,37 @@ impl Tailer {
 
     fn append_message(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
         self.mark(now)?;
-        let message = message.stamped(now);
-        self.batch.text.extend_from_slice(message.to_line(MAX_MESSAGE_BYTES)?.as_bytes());
-        self.batch.text.push(b'\n');
-        self.batch.messages.push(message);
-        Ok(())
+        Ok(self.batch.add(message, now)?)
     }
 
-    /// Writes the batch, then the checkpoint, and then calls `on_message` for each message.
-    fn flush(&mut self, now: Timestamp, on_message: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
-        if self.batch.messages.is_empty() {
+    fn append_text(
+        &mut self,
+        subtype: Option<&'static str>,
+        line: &str,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
+        self.mark(now)?;
+        Ok(self.batch.add_text(subtype, line, now)?)
+    }
+
+    /// Writes the batch, and then the checkpoint.
+    fn flush(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        if self.batch.lines() == 0 {
             return Ok(());
         }
-        let written = self.jsonl.write_all(&self.batch.text);
+        let written = self.jsonl.write_all(self.batch.text());
         written.with_context(|| format!("cannot write {}", self.files.jsonl.display()))?;
-        self.bytes += self.batch.text.len() as u64;
-        let before = self.lines;
-        self.lines += self.batch.messages.len() as u64;
+        self.bytes += self.batch.text().len() as u64;
+        self.lines += self.batch.lines();
         self.index.append(&Checkpoint {
             at: now,
             stdout: self.stdout.done(),
             stderr: self.stderr.done(),
             jsonl: self.bytes,
             lines: self.lines,
-            reader: self.reader.clone(),
+            reader: &self.reader,
         })?;
-        for (line, message) in (before + 1..).zip(&self.batch.messages) {
-            on_message(Appended { line, message });
-        }
-        self.batch.text.clear();
-        self.batch.messages.clear();
+        self.batch.clear();
         Ok(())
     }
 

@@ -45,7 +45,10 @@ impl Sample {
         stopped: Option<Termination>,
     ) -> (Vec<OutputMessage>, Finish) {
         let mut messages: Vec<_> = self.stdout.iter().flat_map(|line| reader.read(line)).collect();
-        messages.extend(self.stderr.iter().map(|line| reader.read_stderr(line)));
+        for line in &self.stderr {
+            reader.read_stderr(line);
+            messages.push(OutputMessage::text(Some(Reader::STDERR), line));
+        }
         messages.extend(reader.rest());
         let at = "2026-11-15T06:30:00Z".parse().unwrap();
         let status = ExitStatus::Code { code };

@@ -53,7 +53,10 @@ impl Sample {
     fn read(&self) -> (Vec<OutputMessage>, Finish) {
         let mut reader = Reader::claude();
         let mut messages: Vec<_> = self.stdout.iter().flat_map(|line| reader.read(line)).collect();
-        messages.extend(self.stderr.iter().map(|line| reader.read_stderr(line)));
+        for line in &self.stderr {
+            reader.read_stderr(line);
+            messages.push(OutputMessage::text(Some(Reader::STDERR), line));
+        }
         let failed = self.result().is_none_or(|result| result["is_error"] == true);
         let ending = Ending {
             at: "2026-11-15T06:30:00Z".parse().unwrap(),

@@ -1,10 +1,29 @@
 //! Truncation of messages: the longest parts are cut, and small parts stay whole.
 
 use std::fmt::Write;
+use std::io;
 
 use serde_json::{Map, Value};
 
 use crate::cut::{MAX_MARKER_LENGTH, push_cut};
+
+/// The end of a buffer, with room for a limited number of bytes. To write more is an error.
+pub(super) struct Bounded<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) room: usize,
+}
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.room = self.room.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Minimum room for any value: a marker in quotes.
 const MIN_VALUE_ROOM: usize = MAX_MARKER_LENGTH + 2;

@@ -143,7 +143,7 @@ impl Run {
         let now = Timestamp::UNIX_EPOCH;
         let mut tail =
             Tailer::open(files, self.launch.start.reader.clone().unwrap(), Redactor::default(), now).unwrap();
-        let finish = tail.finish(&ending, now, &mut |_| {}).unwrap();
+        let finish = tail.finish(&ending, now).unwrap();
         let text = fs::read_to_string(self.path("out.jsonl")).unwrap();
         (finish, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }

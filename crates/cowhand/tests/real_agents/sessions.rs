@@ -86,7 +86,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
     };
     let now = Timestamp::UNIX_EPOCH;
     let mut tail = Tailer::open(files, launch.start.reader.unwrap(), Redactor::default(), now).unwrap();
-    tail.finish(&ending, now, &mut |_| {}).unwrap()
+    tail.finish(&ending, now).unwrap()
 }
 
 fn a_session_splits_or_says_why_not(cli: Cli) {

@@ -177,7 +177,7 @@ impl AttemptTask {
             DirBuilder::new().recursive(true).mode(0o700).create(self.attempt().folder())?;
             let mut output = self.open_output(rules, false).await?;
             output.tail.begin(self.now())?;
-            output.tail.advance(self.now(), &mut |_| {})?;
+            output.tail.advance(self.now())?;
             output.log(&self.job);
             anyhow::Ok(())
         };
@@ -200,7 +200,7 @@ impl AttemptTask {
             return Ok(Stage::StartWithoutSession);
         }
         let Some(mut output) = self.read_rest(output, rules).await? else { return Ok(Stage::Leave) };
-        let finish = output.tail.finish(ending, self.now(), &mut |_| {})?;
+        let finish = output.tail.finish(ending, self.now())?;
         output.log(&self.job);
         fault::point("read");
         self.remove_private_files();
@@ -222,7 +222,7 @@ impl AttemptTask {
             }
             let is_cancelled = matches!(stop_request, StopRequest::Cancel | StopRequest::CancelNow);
             if is_cancelled && advances >= MAX_ADVANCES_IF_CANCELLED {
-                output.tail.skip_rest(self.now(), &mut |_| {})?;
+                output.tail.skip_rest(self.now())?;
                 self.engine.output_notifier.notify(self.job.id());
                 break;
             }
@@ -252,9 +252,7 @@ impl AttemptTask {
         }
         let (now, job, growth) = (self.now(), self.job.clone(), self.engine.output_notifier.clone());
         run_blocking(move || {
-            let mut grew = false;
-            output.tail.advance(now, &mut |_| grew = true)?;
-            if grew {
+            if output.tail.advance(now)? > 0 {
                 growth.notify(job.id());
             }
             output.log(&job);

@@ -87,9 +87,9 @@ fn write_output(
     let reader = start.reader.unwrap_or_else(Reader::command);
     let mut tail = Tailer::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
     if let AttemptState::Ended(ending) = attempt.state()? {
-        tail.finish(&ending, now, &mut |_| {})?;
+        tail.finish(&ending, now)?;
     } else {
-        tail.advance(now, &mut |_| {})?;
+        tail.advance(now)?;
     }
     missing_is_ok(fs::remove_file(attempt.folder().join(INDEX)))?;
     missing_is_ok(fs::remove_file(unwritten_file(attempt)))?;

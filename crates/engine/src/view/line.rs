@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use anstyle::Style;
 use cowhand_core::output::OutputMessage;
+use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::style::{BAD, BUSY, FAINT, GOOD, styled};
@@ -50,6 +53,11 @@ pub fn folded(text: &str, longest: usize) -> String {
 /// Removes terminal escape sequences and control characters, except line ends and tabs, from a text. Characters that
 /// change the writing direction are shown by their code point.
 pub fn plain(text: &str) -> String {
+    // Most text is plain already. Without branches, so that the compiler checks many bytes at once.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    if text.bytes().fold(true, |all, byte| all & is_plain(byte)) {
+        return text.to_owned();
+    }
     let mut plain = String::with_capacity(text.len());
     for c in anstream::adapter::strip_str(text).to_string().chars() {
         if matches!(c, '\n' | '\t') {
@@ -114,6 +122,18 @@ fn push_visible(text: &mut String, c: char) {
 /// Returns the text that a person sees for a line of a job's JSONL, also for a line that is not a message. Returns
 /// `None` if there is nothing to show, for example for a part of a message.
 pub fn readable(line: &str) -> Option<String> {
+    readable_in(line, |text, style| styled(text, style))
+}
+
+/// Returns the same text as [`readable`], without styles.
+pub fn readable_unstyled(line: &str) -> Option<String> {
+    readable_in(line, |text, _| text)
+}
+
+fn readable_in(line: &str, styled: fn(String, Style) -> String) -> Option<String> {
+    if let Some(text) = text_of(line) {
+        return Some(styled(text, FAINT));
+    }
     let Ok(message) = OutputMessage::read_line(line) else { return Some(plain(line)) };
     match message? {
         OutputMessage::Assistant { partial: Some(true), .. } => None,
@@ -135,12 +155,30 @@ pub fn readable(line: &str) -> Option<String> {
         OutputMessage::ToolResult { result, success, error, .. } => {
             let (mark, style) = if success == Some(false) { ("✗", BAD) } else { ("←", GOOD) };
             let text = error.or_else(|| result.as_ref().map(to_text)).unwrap_or_default();
-            Some(format!("{} {}", styled(mark, style), one_line(&text, 120)))
+            Some(format!("{} {}", styled(mark.to_owned(), style), one_line(&text, 120)))
         }
         OutputMessage::Error { message, .. } => {
-            Some(format!("{} {}", styled("error:", BAD), plain(&message)))
+            Some(format!("{} {}", styled("error:".to_owned(), BAD), plain(&message)))
         }
     }
+}
+
+/// Returns the text of a line that consists of a text, as most lines do. It is read without building a message. Returns
+/// `None` for any other line.
+fn text_of(line: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Text<'a> {
+        r#type: &'a str,
+        subtype: Option<&'a str>,
+        #[serde(borrow)]
+        content: Cow<'a, str>,
+        #[serde(rename = "timestamp")]
+        _timestamp: Timestamp,
+    }
+    let text: Text<'_> = serde_json::from_str(line).ok()?;
+    let is_text = text.r#type == "system" && text.subtype != Some(OutputMessage::ATTEMPT);
+    is_text.then(|| plain(text.content.trim_end()))
 }
 
 /// The display of a followed job: parts of a message appear as they arrive, and are not repeated with the whole
@@ -196,6 +234,7 @@ mod tests {
             (r#"{"type":"assistant","content":"Hello","partial":true}"#, None),
             (r#"{"type":"system","subtype":"init"}"#, Some("[init]")),
             (r#"{"type":"system","content":"plain"}"#, Some("plain")),
+            (r#"{"type":"system","subtype":"stderr","content":"a\u001b[1m \"b\" é \n"}"#, Some("a \"b\" é")),
             (r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#, Some("── attempt 2")),
             (
                 r#"{"type":"system","subtype":"attempt","content":"attempt 2","before":"attempt 1 failed: it\nbroke"}"#,
@@ -212,6 +251,11 @@ mod tests {
         ];
         for (line, text) in table {
             assert_eq!(displayed(line).as_deref(), text, "{line}");
+            assert_eq!(readable_unstyled(line).as_deref(), text, "{line}");
+            if let Some(fields) = line.strip_suffix('}') {
+                let stamped = format!("{fields},\"timestamp\":\"2026-01-01T00:00:00Z\"}}");
+                assert_eq!(readable_unstyled(&stamped).as_deref(), text, "{stamped}");
+            }
         }
     }
 

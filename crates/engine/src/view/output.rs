@@ -11,8 +11,11 @@ use std::path::PathBuf;
 use cowhand_core::id::JobId;
 use tempfile::NamedTempFile;
 
-use super::line::readable;
+use super::line::readable_unstyled;
 use crate::state::StateFolder;
+
+/// Size of the reads of the JSONL and of the writes of the log.
+const BUFFER_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct OutputLog {
@@ -84,14 +87,14 @@ impl LogState {
     /// Appends only complete lines. An incomplete line is appended by a later call.
     fn append(&mut self, mut jsonl: File) -> io::Result<()> {
         jsonl.seek(SeekFrom::Start(self.jsonl))?;
-        let mut jsonl = BufReader::new(jsonl);
-        let mut log = BufWriter::new(&self.log);
+        let mut jsonl = BufReader::with_capacity(BUFFER_BYTES, jsonl);
+        let mut log = BufWriter::with_capacity(BUFFER_BYTES, &self.log);
         let mut line = Vec::new();
         while jsonl.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
-            if let Some(text) = readable(String::from_utf8_lossy(&line).trim_end()) {
-                let text = format!("{}\n", anstream::adapter::strip_str(&text));
+            if let Some(text) = readable_unstyled(String::from_utf8_lossy(&line).trim_end()) {
                 log.write_all(text.as_bytes())?;
-                self.bytes += text.len() as u64;
+                log.write_all(b"\n")?;
+                self.bytes += text.len() as u64 + 1;
             }
             self.jsonl += line.len() as u64;
             line.clear();

@@ -21,6 +21,13 @@ const MAX_LINE_PREFIX_CHARACTERS: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub struct OpenSecret(Option<String>);
 
+impl OpenSecret {
+    /// Returns true if the next line may continue a secret.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 /// For each line of a secret, the lines that follow it in a secret and that are masked only after it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Following(BTreeMap<String, BTreeSet<String>>);

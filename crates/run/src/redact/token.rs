@@ -1,12 +1,15 @@
 //! Tokens of cowhand in a text, recognised by their form even if they are not known secrets.
 
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 /// Prefix of the tokens of people and programs.
 pub const TOKEN_PREFIX: &str = "cow_";
 /// Prefix of the tokens of jobs.
 pub const JOB_TOKEN_PREFIX: &str = "cowjob_";
-const TOKEN_PREFIXES: [&str; 2] = [TOKEN_PREFIX, JOB_TOKEN_PREFIX];
+pub(super) const TOKEN_PREFIXES: [&str; 2] = [TOKEN_PREFIX, JOB_TOKEN_PREFIX];
 /// Minimum length of a token after its prefix. Both kinds end with 256 bits in base64, so a shorter word is not a
 /// token.
 const MIN_TOKEN_BYTES: usize = 43;
@@ -19,8 +22,10 @@ const fn is_part(byte: u8) -> bool {
 
 /// Returns the ranges of all tokens, ordered by position.
 pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
+    // To build the finder takes longer than to search a line.
+    static FINDER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("cow"));
     let mut found: Vec<Range<usize>> = Vec::new();
-    for start in memchr::memmem::find_iter(text, "cow") {
+    for start in FINDER.find_iter(text) {
         if found.last().is_some_and(|last| start < last.end) {
             continue;
         }

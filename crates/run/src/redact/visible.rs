@@ -20,7 +20,8 @@ impl Visible {
         if !whole.iter().any(|byte| is_control(*byte) || !byte.is_ascii()) {
             return None;
         }
-        let (mut text, mut positions, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
+        let (mut text, mut positions, mut at) =
+            (Vec::with_capacity(whole.len()), Vec::with_capacity(whole.len()), 0);
         while let Some(byte) = whole.get(at) {
             let unseen = invisible_len(&whole[at..]);
             if unseen == 0 {
@@ -40,7 +41,7 @@ impl Visible {
     }
 }
 
-const fn is_control(byte: u8) -> bool {
+pub(super) const fn is_control(byte: u8) -> bool {
     matches!(byte, 0..=8 | 11..=31 | 127)
 }
 

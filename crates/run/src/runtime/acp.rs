@@ -19,7 +19,7 @@ use super::json::{Fields, object, short_text, take_object, take_text, text, unde
 use super::output_record::{OutputRecord, one_line};
 use super::pieces::TextRedactor;
 use super::result_line::ResultLine;
-use super::{Finish, OutputReader, system};
+use super::{Finish, OutputReader};
 use crate::acp::{CLIENT_KEY, FAILED, NOTE, PERMISSION, REQUEST};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
@@ -80,7 +80,7 @@ impl OutputReader for Acp {
         }
         let Some(fields) = object(line) else {
             self.output.stdout(line);
-            return vec![system(None, line)];
+            return vec![OutputMessage::text(None, line)];
         };
         let messages = self.object(fields);
         for message in &messages {

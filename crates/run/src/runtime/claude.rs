@@ -19,7 +19,7 @@ use super::json::{Fields, short_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
-use super::{Finish, OutputReader, system};
+use super::{Finish, OutputReader};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 use blocks::{Rest, assistant_block};
@@ -68,7 +68,7 @@ impl OutputReader for Claude {
         }
         let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
             self.output.stdout(line);
-            return vec![system(None, line)];
+            return vec![OutputMessage::text(None, line)];
         };
         self.object(fields)
     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::json::{Fields, count, object, rest, short_text, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
-use super::{Finish, OutputReader, system};
+use super::{Finish, OutputReader};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
@@ -87,7 +87,7 @@ impl OutputReader for Codex {
         }
         let Some(fields) = object(line) else {
             self.output.stdout(line);
-            return vec![system(None, line)];
+            return vec![OutputMessage::text(None, line)];
         };
         let messages = self.object(fields);
         for message in &messages {

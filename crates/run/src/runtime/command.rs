@@ -6,12 +6,13 @@ use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::description::{Capabilities, CommandLine, Description, LaunchRequest};
 use super::json::count;
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
-use super::{Finish, OutputReader, Reader, system};
+use super::{Finish, OutputReader, Reader};
 use crate::ending::ExitStatus;
 use crate::process::StopSignal;
 
@@ -70,7 +71,7 @@ impl CommandReader {
         if !is_result {
             self.output.stdout(line);
         }
-        system(None, line)
+        OutputMessage::text(None, line)
     }
 }
 
@@ -108,6 +109,14 @@ impl OutputReader for CommandReader {
         vec![self.message(line)]
     }
 
+    fn read_text(&mut self, line: &str) -> bool {
+        let is_text = !line.starts_with('{') || is_other_json(line);
+        if is_text {
+            self.output.stdout(line);
+        }
+        is_text
+    }
+
     fn output(&mut self) -> &mut OutputRecord {
         &mut self.output
     }
@@ -141,6 +150,25 @@ impl OutputReader for CommandReader {
         };
         Finish { outcome, usage, session_id: None, resets_at: None }
     }
+}
+
+/// Returns true if a line is a JSON object that is neither a message nor a result line, for example a line of a log.
+/// Returns false if it may be one.
+fn is_other_json(line: &str) -> bool {
+    /// The keys by which messages and result lines are recognised.
+    #[derive(Deserialize)]
+    struct Keys<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Option<&'a RawValue>,
+        #[serde(borrow)]
+        is_error: Option<&'a RawValue>,
+    }
+    // A key that occurs twice is an error here.
+    let Ok(Keys { kind, is_error: None }) = serde_json::from_str(line) else { return false };
+    // A type with escapes may be any type.
+    kind.is_none_or(|kind| {
+        !kind.get().contains('\\') && !OutputMessage::is_message_type(kind.get().trim_matches('"'))
+    })
 }
 
 /// Reads a result line in Claude's form. Tool results may also contain `is_error`, which is not the result of the job.
@@ -190,8 +218,37 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_value(reader.read(line)).unwrap(), json!([expected]), "{line}");
         }
-        let stderr = serde_json::to_value(reader.read_stderr("oops")).unwrap();
-        assert_eq!(stderr, json!({"type": "system", "subtype": "stderr", "content": "oops"}));
+    }
+
+    #[test]
+    fn text_is_read_as_other_lines() {
+        for (line, is_text) in [
+            ("building…", true),
+            (" ", true),
+            ("[1]", true),
+            ("{x", false),
+            ("{} {}", false),
+            ("{}", true),
+            (r#"{"level":"info","fields":{"type":"system","is_error":true}}"#, true),
+            (r#"{"type":7}"#, true),
+            (r#"{"type":null,"usage":{}}"#, true),
+            (r#"{"type":"\u0078"}"#, false),
+            (r#"{"type":"x","type":"y"}"#, false),
+            (r#"{"is_error":1}"#, false),
+            (r#"{"type":"tool_use"}"#, false),
+        ] {
+            let (mut one, mut other) = (Reader::command(), Reader::command());
+            assert_eq!(one.read_text(line), is_text, "{line}");
+            assert_eq!(other.read(line), [OutputMessage::text(None, line)], "{line}");
+            assert!(!is_text || one == other, "{line}");
+        }
+        let no_text = [
+            r#"{"type":"assistant","content":"a"}"#,
+            r#"{"t\u0079pe":"\u0061ssistant"}"#,
+            r#"{"type":"x","type":"system"}"#,
+            r#"{"is_error":false}"#,
+        ];
+        assert!(no_text.iter().all(|line| !Reader::command().read_text(line)));
     }
 
     #[test]

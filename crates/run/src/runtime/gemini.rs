@@ -17,7 +17,7 @@ use super::json::{Fields, count, object, rest, short_text, take_text, text, unde
 use super::output_record::OutputRecord;
 use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
-use super::{Finish, OutputReader, system};
+use super::{Finish, OutputReader};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 pub(super) use chat::ChatRecord;
@@ -48,7 +48,7 @@ impl OutputReader for Gemini {
         }
         let Some(mut fields) = object(line) else {
             self.output.stdout(line);
-            return vec![system(None, line)];
+            return vec![OutputMessage::text(None, line)];
         };
         let timestamp = text(&fields, "timestamp").and_then(|time| time.parse().ok());
         if timestamp.is_some() {

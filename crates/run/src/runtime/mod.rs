@@ -21,7 +21,6 @@ use cowhand_core::provider::reset;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
 use crate::redact::Redactor;
@@ -42,6 +41,12 @@ pub struct Finish {
 trait OutputReader {
     /// Reads one line of stdout.
     fn read(&mut self, line: &str) -> Vec<OutputMessage>;
+
+    /// Reads one line of stdout if it is only text, which becomes a message as it is. Returns false if the line has to
+    /// be read with [`Self::read`].
+    fn read_text(&mut self, _line: &str) -> bool {
+        false
+    }
 
     fn output(&mut self) -> &mut OutputRecord;
 
@@ -145,10 +150,18 @@ impl Reader {
         self.output_reader_mut().read(line)
     }
 
-    /// Reads one line of stderr, which has no format in any runtime.
-    pub fn read_stderr(&mut self, line: &str) -> OutputMessage {
+    /// Reads one line of stdout if it is only text, which becomes a message as it is. Returns false if the line has to
+    /// be read with [`Self::read`].
+    pub fn read_text(&mut self, line: &str) -> bool {
+        self.output_reader_mut().read_text(line)
+    }
+
+    /// The `subtype` of the messages of stderr.
+    pub const STDERR: &str = "stderr";
+
+    /// Reads one line of stderr, which is only text in every runtime.
+    pub fn read_stderr(&mut self, line: &str) {
         self.output_reader_mut().output().stderr(line);
-        system(Some("stderr"), line)
     }
 
     /// Returns the session id as soon as the agent has stated it.
@@ -197,16 +210,6 @@ impl Reader {
             _ => finish.resets_at = None,
         }
         finish
-    }
-}
-
-/// Returns a system message, for output that has no type of its own.
-pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
-    OutputMessage::System {
-        subtype: subtype.map(str::to_owned),
-        content: Some(content.to_owned()),
-        timestamp: None,
-        extra: Map::new(),
     }
 }
 

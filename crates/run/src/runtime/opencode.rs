@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::json::{Fields, count, object, rest, short_text, take_object, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
-use super::{Finish, OutputReader, system};
+use super::{Finish, OutputReader};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
@@ -41,7 +41,7 @@ impl OutputReader for Opencode {
         }
         let Some(mut fields) = object(line) else {
             self.output.stdout(line);
-            return vec![system(None, line)];
+            return vec![OutputMessage::text(None, line)];
         };
         self.session_id = short_text(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
         let timestamp = fields.get("timestamp").and_then(Value::as_i64);

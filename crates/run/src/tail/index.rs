@@ -15,9 +15,9 @@ use crate::runtime::Reader;
 /// Size of the index above which all checkpoints except the first and the last are dropped.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 
-/// Positions in all files at one moment.
+/// Positions in all files at one moment. A checkpoint that is written only borrows the reader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Checkpoint {
+pub(super) struct Checkpoint<R = Reader> {
     pub(super) at: Timestamp,
     /// Position in stdout, at the end of a line.
     pub(super) stdout: u64,
@@ -27,7 +27,7 @@ pub(super) struct Checkpoint {
     pub(super) jsonl: u64,
     /// Number of lines of the JSONL.
     pub(super) lines: u64,
-    pub(super) reader: Reader,
+    pub(super) reader: R,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Index {
         first.map_or(0, |first| first.lines)
     }
 
-    pub(super) fn append(&mut self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
+    pub(super) fn append(&mut self, checkpoint: &Checkpoint<&Reader>) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(checkpoint)?;
         line.push(b'\n');
         let written =

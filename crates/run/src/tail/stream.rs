@@ -1,5 +1,6 @@
 //! One raw file of an attempt, with the position up to which it is read and the end of the last complete line.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -81,6 +82,9 @@ impl Stream {
         let Some(file) = &self.file else { return Ok(0) };
         let left = usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX);
         let room = buffer.len().min(left);
+        if room == 0 {
+            return Ok(0);
+        }
         let count = loop {
             match file.read_at(&mut buffer[..room], self.read) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -92,7 +96,7 @@ impl Stream {
 
     /// Returns the next whole line of a chunk that [`Self::fill`] read. The beginning of an incomplete line is kept for
     /// the next chunk.
-    pub(super) fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
+    pub(super) fn next<'a>(&mut self, chunk: &mut &'a [u8]) -> Option<Cow<'a, str>> {
         let before = chunk.len();
         let line = self.lines.next(chunk);
         self.read += (before - chunk.len()) as u64;
@@ -100,6 +104,11 @@ impl Stream {
             self.done = self.read;
         }
         line
+    }
+
+    /// Returns true if the next chunk continues a line.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.lines.has_begun()
     }
 
     /// Returns the last line if it has no line end.

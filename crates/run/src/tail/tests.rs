@@ -1,3 +1,5 @@
+mod mixed;
+
 use std::fs;
 use std::io::Write as _;
 
@@ -74,8 +76,6 @@ fn exited(code: i32) -> Ending {
     Ending { at: now(), boot: None, status: ExitStatus::Code { code }, stopped: None, leftovers: 0 }
 }
 
-fn quiet(_: Appended<'_>) {}
-
 fn text(content: &str) -> Value {
     json!({"type": "system", "content": content})
 }
@@ -88,30 +88,21 @@ fn stderr(content: &str) -> Value {
 fn lines_become_messages_as_they_come() {
     let files = AttemptFiles::new();
     let mut tail = files.open(Reader::command());
-    let mut reported = Vec::new();
-    let mut advance = |tail: &mut Tailer| {
-        let mut on = |appended: Appended<'_>| {
-            reported.push((appended.line, serde_json::to_value(appended.message).unwrap()));
-        };
-        tail.advance(now(), &mut on).unwrap();
-    };
-    advance(&mut tail);
+    assert_eq!(tail.advance(now()).unwrap(), 0);
     files.append("stdout", "one\ntw");
     files.append("stderr", "careful\n");
-    advance(&mut tail);
+    assert_eq!(tail.advance(now()).unwrap(), 2);
     assert_eq!(files.messages(), [text("one"), stderr("careful")]);
+    let first = "{\"type\":\"system\",\"content\":\"one\",\"timestamp\":\"2026-01-01T00:00:00Z\"}\n";
+    assert!(files.read("job.jsonl").starts_with(first.as_bytes()));
     files.append("stdout", b"o\r\nthr\xc3");
-    advance(&mut tail);
+    assert_eq!(tail.advance(now()).unwrap(), 1);
     assert_eq!(files.messages(), [text("one"), stderr("careful"), text("two")]);
     files.append("stdout", b"\xa9e\xff");
-    let finish = tail.finish(&exited(0), now(), &mut |_| ()).unwrap();
+    let finish = tail.finish(&exited(0), now()).unwrap();
     assert_eq!(files.messages().last().unwrap(), &text("thrée\u{fffd}"));
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("thrée\u{fffd}".to_owned()) });
-    assert_eq!(reported.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(
-        reported[0].1,
-        json!({"type": "system", "content": "one", "timestamp": "2026-01-01T00:00:00Z"})
-    );
+    assert_eq!(tail.lines(), 4);
 }
 
 /// Final content of both raw files, and the reader for them.
@@ -154,7 +145,7 @@ fn each_message_is_written_once_despite_kills() {
         let whole = AttemptFiles::new();
         whole.write("stdout", output.stdout);
         whole.write("stderr", output.stderr);
-        let finish = whole.open(output.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
+        let finish = whole.open(output.reader.clone()).finish(&exited(1), now()).unwrap();
         let expected = by_source(whole.messages());
 
         let running = AttemptFiles::new();
@@ -163,7 +154,7 @@ fn each_message_is_written_once_despite_kills() {
             let before = running.read("job.index");
             running.append("stdout", &output.stdout[step..=step]);
             running.append("stderr", output.stderr.get(step..=step).unwrap_or_default());
-            tail.advance(now(), &mut quiet).unwrap();
+            tail.advance(now()).unwrap();
             let after = running.read("job.index");
             let near_the_end = [before.len(), after.len().saturating_sub(1), after.len()];
             for cut in (before.len()..after.len()).step_by(37).chain(near_the_end) {
@@ -175,8 +166,7 @@ fn each_message_is_written_once_despite_kills() {
                 // The agent continues to write while no daemon runs.
                 crashed.append("stdout", &output.stdout[step + 1..]);
                 crashed.append("stderr", output.stderr.get(step + 1..).unwrap_or_default());
-                let again =
-                    crashed.open(output.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
+                let again = crashed.open(output.reader.clone()).finish(&exited(1), now()).unwrap();
                 assert_eq!(by_source(crashed.messages()), expected, "after {step} bytes, index cut at {cut}");
                 assert_eq!(again, finish);
             }
@@ -194,12 +184,12 @@ fn a_partly_written_batch_is_removed_and_rewritten() {
         let mut tail = fresh();
         let begun = whole.read("job.index");
         assert!(first.is_empty() && !begun.is_empty());
-        tail.advance(now(), &mut quiet).unwrap();
+        tail.advance(now()).unwrap();
         let (expected, written) = (whole.messages(), whole.read("job.jsonl"));
         for cut in 0..written.len() {
             whole.write("job.jsonl", &written[..cut]);
             whole.write("job.index", &begun);
-            fresh().advance(now(), &mut quiet).unwrap();
+            fresh().advance(now()).unwrap();
             assert_eq!(whole.messages(), expected, "cut at {cut}");
         }
     }
@@ -215,7 +205,7 @@ fn an_incomplete_first_checkpoint_is_ignored() {
         files.write("job.index", &first[..cut]);
         for line in ["one\n", "two\n"] {
             files.append("stdout", line);
-            files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+            files.open(Reader::command()).advance(now()).unwrap();
         }
         assert_eq!(files.messages(), [text("one"), text("two")], "cut at {cut}");
     }
@@ -230,15 +220,13 @@ fn a_second_attempt_keeps_the_output_of_the_first() {
         "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n{\"type\":\"sys",
     );
     files.write("stdout", "second\n");
-    let mut lines = Vec::new();
-    let mut on = |appended: Appended<'_>| lines.push(appended.line);
-    files.open_as(2).advance(now(), &mut on).unwrap();
+    assert_eq!(files.open_as(2).advance(now()).unwrap(), 2);
     let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
     assert_eq!(files.messages(), [text("first"), border.clone(), text("second")]);
     files.append("stdout", "third\n");
-    files.open_as(2).advance(now(), &mut on).unwrap();
+    let mut tail = files.open_as(2);
+    assert_eq!((tail.advance(now()).unwrap(), tail.lines()), (1, 4));
     assert_eq!(files.messages(), [text("first"), border, text("second"), text("third")]);
-    assert_eq!(lines, [2, 3, 4]);
 }
 
 #[test]
@@ -251,13 +239,13 @@ fn an_attempt_without_output_is_marked_once() {
         for _ in 0..2 {
             // Between the two rounds, the daemon dies and starts again.
             let mut tail = files.open_as(2);
-            tail.advance(now(), &mut quiet).unwrap();
+            tail.advance(now()).unwrap();
             if begins {
                 tail.begin(now()).unwrap();
-                tail.advance(now(), &mut quiet).unwrap();
+                tail.advance(now()).unwrap();
             }
             if ends {
-                tail.finish(&exited(1), now(), &mut quiet).unwrap();
+                tail.finish(&exited(1), now()).unwrap();
             }
         }
         let expected = if begins || ends { vec![text("first"), border.clone()] } else { vec![text("first")] };
@@ -265,7 +253,7 @@ fn an_attempt_without_output_is_marked_once() {
     }
     let files = AttemptFiles::new();
     files.write("stdout", "said\n");
-    files.open_as(2).advance(now(), &mut quiet).unwrap();
+    files.open_as(2).advance(now()).unwrap();
     assert_eq!(files.messages(), [border, text("said")], "an earlier attempt had no output");
 }
 
@@ -273,18 +261,18 @@ fn an_attempt_without_output_is_marked_once() {
 fn a_truncated_jsonl_file_is_written_again() {
     let files = AttemptFiles::new();
     files.write("stdout", "one\n");
-    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    files.open(Reader::command()).advance(now()).unwrap();
     files.append("stdout", "two\n");
-    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    files.open(Reader::command()).advance(now()).unwrap();
     let expected = files.messages();
     let written = files.read("job.jsonl");
     for left in 0..written.len() {
         files.write("job.jsonl", &written[..left]);
-        files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+        files.open(Reader::command()).advance(now()).unwrap();
         assert_eq!(files.messages(), expected, "{left} bytes were left");
     }
     fs::remove_file(files.paths().jsonl).unwrap();
-    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    files.open(Reader::command()).advance(now()).unwrap();
     assert_eq!(files.messages(), expected);
 }
 
@@ -293,13 +281,13 @@ fn a_failed_write_is_repeated() {
     let files = AttemptFiles::new();
     let mut tail = files.open(Reader::command());
     files.append("stdout", "one\n");
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     files.append("stdout", "two\n");
     tail.jsonl = File::open(files.paths().jsonl).unwrap();
-    let error = tail.advance(now(), &mut |_| panic!("reported, but not written")).unwrap_err();
+    let error = tail.advance(now()).unwrap_err();
     assert!(error.to_string().starts_with("cannot write"), "{error}");
     files.append("stdout", "three\n");
-    tail.advance(now(), &mut quiet).unwrap();
+    assert_eq!(tail.advance(now()).unwrap(), 2);
     assert_eq!(files.messages(), [text("one"), text("two"), text("three")]);
 }
 
@@ -308,14 +296,14 @@ fn truncated_stdout_is_read_again_from_its_start() {
     let files = AttemptFiles::new();
     let mut tail = files.open(Reader::command());
     files.write("stdout", "a long first line\nhalf");
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     files.write("stdout", "anew\n");
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     let shrank = "stdout shrank from 22 to 5 bytes; it is read from its start again";
     let shrank = json!({"type": "system", "subtype": "truncated", "content": shrank});
     let expected = [text("a long first line"), text("half"), shrank, text("anew")];
     assert_eq!(files.messages(), expected);
-    files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    files.open(Reader::command()).finish(&exited(0), now()).unwrap();
     assert_eq!(files.messages(), expected);
 }
 
@@ -324,7 +312,7 @@ fn an_attempt_that_failed_to_start_has_no_output() {
     let files = AttemptFiles::new();
     let status = ExitStatus::StartFailed { message: "no such file".to_owned() };
     let ending = Ending { status, ..exited(0) };
-    let finish = files.open(Reader::command()).finish(&ending, now(), &mut quiet).unwrap();
+    let finish = files.open(Reader::command()).finish(&ending, now()).unwrap();
     assert!(matches!(finish.outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed));
     assert_eq!(files.messages(), Vec::<Value>::new());
 }
@@ -335,12 +323,12 @@ fn the_outcome_is_the_same_after_a_restart() {
         let files = AttemptFiles::new();
         files.write("stdout", output.stdout);
         let mut tail = files.open(output.reader.clone());
-        let finish = tail.finish(&exited(0), now(), &mut quiet).unwrap();
+        let finish = tail.finish(&exited(0), now()).unwrap();
         let appended = files.messages();
         let mut again = files.open(output.reader);
         assert_eq!(again.session_id(), finish.session_id.as_deref());
         for tail in [&mut tail, &mut again] {
-            assert_eq!(tail.finish(&exited(0), now(), &mut quiet).unwrap(), finish);
+            assert_eq!(tail.finish(&exited(0), now()).unwrap(), finish);
         }
         assert_eq!(files.messages(), appended);
     }
@@ -353,18 +341,18 @@ fn the_index_stays_small() {
     let long = "x".repeat(60_000);
     for line in 0..60 {
         files.append("stdout", format!("{{\"type\":\"assistant\",\"content\":\"{line} {long}\"}}\n"));
-        tail.advance(now(), &mut quiet).unwrap();
+        tail.advance(now()).unwrap();
         assert!(files.read("job.index").len() < (1 << 20) + 200_000);
     }
     let appended = files.messages();
     assert_eq!(appended.len(), 60);
-    let finish = files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    let finish = files.open(Reader::command()).finish(&exited(0), now()).unwrap();
     assert_eq!(files.messages(), appended);
     assert!(matches!(finish.outcome, Outcome::Completed { summary: Some(text) } if text.starts_with("59 x")));
 
     // The index still contains the first checkpoint, so an emptied JSONL is written again.
     files.write("job.jsonl", "");
-    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    files.open(Reader::command()).advance(now()).unwrap();
     assert_eq!(files.messages(), appended);
 }
 
@@ -387,15 +375,14 @@ async fn a_writer_is_followed_while_it_writes() {
             rest = left;
         }
     });
-    let mut count = 0;
-    while count < LINES as u64 {
-        tail.advance(now(), &mut |appended| count = appended.line).unwrap();
-        if count < LINES as u64 {
+    while tail.lines() < LINES as u64 {
+        tail.advance(now()).unwrap();
+        if tail.lines() < LINES as u64 {
             wake.changed().await;
         }
     }
     writer.join().unwrap();
-    let finish = tail.finish(&exited(0), now(), &mut |_| panic!("reported twice")).unwrap();
+    let finish = tail.finish(&exited(0), now()).unwrap();
     assert_eq!(finish.outcome.status(), JobStatus::Completed);
     let expected: Vec<_> = (0..LINES).map(|line| text(&format!("line {line} é"))).collect();
     assert_eq!(files.messages(), expected);
@@ -409,17 +396,17 @@ fn skipped_output_is_noted_once() {
     files.write("stdout", format!("{}\nbegun", "x".repeat(99)).repeat(60_000));
     files.write("stderr", b"");
     let mut tail = files.open(Reader::command());
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     assert!(tail.is_behind());
-    tail.skip_rest(now(), &mut quiet).unwrap();
+    tail.skip_rest(now()).unwrap();
     assert!(!tail.is_behind());
-    tail.finish(&exited(0), now(), &mut quiet).unwrap();
+    tail.finish(&exited(0), now()).unwrap();
     let messages = files.messages();
     let last = messages.last().unwrap();
     let left_out = 60_000 * 105 - MAX_ADVANCE_BYTES;
     let expected = format!("{left_out} more bytes of stdout were not read, because the job was cancelled");
     assert_eq!((&last["subtype"], &last["content"]), (&json!("unread"), &json!(expected)));
-    files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    files.open(Reader::command()).finish(&exited(0), now()).unwrap();
     assert_eq!(files.messages(), messages);
 }
 
@@ -433,20 +420,20 @@ fn a_hole_in_stdout_is_not_read() {
     let stdout = std::fs::OpenOptions::new().append(true).open(files.0.path().join("stdout")).unwrap();
     stdout.set_len(HUGE).unwrap();
     let mut tail = files.open(Reader::command());
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     assert!(!tail.is_behind());
     let gap = |appended: &[Value]| appended.iter().filter(|message| message["subtype"] == "gap").count();
     assert_eq!((text("one"), gap(&files.messages())), (files.messages()[0].clone(), 1));
     // After a restart the gap is not reported again, and later output is read.
     files.append("stdout", b"two\n");
-    let finish = files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    let finish = files.open(Reader::command()).finish(&exited(0), now()).unwrap();
     assert_eq!(gap(&files.messages()), 1, "{:?}", files.messages());
     assert_eq!(files.messages().last().unwrap(), &text("two"));
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("two".to_owned()) });
     // The file may also become shorter again.
     stdout.set_len(4).unwrap();
     let mut tail = files.open(Reader::command());
-    tail.finish(&exited(0), now(), &mut quiet).unwrap();
+    tail.finish(&exited(0), now()).unwrap();
     assert_eq!(files.messages().last().unwrap(), &text("one"), "{:?}", files.messages());
 }
 
@@ -463,7 +450,7 @@ fn an_agent_cannot_forge_lines_of_cowhand() {
     ];
     files.write("stdout", format!("{}\n", forged.join("\n")));
     let mut tailer = files.open(Reader::command());
-    tailer.advance(now(), &mut quiet).unwrap();
+    tailer.advance(now()).unwrap();
     let messages = files.messages();
     assert_eq!(messages.len(), forged.len(), "{messages:?}");
     for (line, number) in messages.iter().zip(7..) {
@@ -483,9 +470,9 @@ fn secrets_of_several_lines_are_masked() {
     let mut tail = Tailer::open(files.paths(), Reader::command(), Redactor::of(secrets), now()).unwrap();
     files.write("stdout", "it is line-one-secret\nline-two-secret\nAAAABBBBCCCCDDDDEEEE\n");
     files.write("stderr", "FG=\n");
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     files.append("stdout", "FG=\nFG=\n");
-    tail.advance(now(), &mut quiet).unwrap();
+    tail.advance(now()).unwrap();
     let expected = [text("it is ***"), text("***"), text("***"), stderr("FG="), text("***"), text("FG=")];
     assert_eq!(files.messages(), expected);
 }
