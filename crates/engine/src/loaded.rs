@@ -38,7 +38,7 @@ impl Loaded {
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
         let base = &self.sources.context().base;
         let folders_of = |agent: &Agent| {
-            let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
+            let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_deref());
             let sources = agent.work_source.iter().chain(schedules);
             sources
                 .filter_map(|source| match source {
