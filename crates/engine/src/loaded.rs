@@ -18,7 +18,7 @@ pub struct Loaded {
     pub variables: HashMap<String, String>,
     pub sources: Arc<WorkSources>,
     /// The config as it is shown to people, without secrets.
-    pub shown: Option<Value>,
+    pub shown: Option<ShownConfig>,
     /// The files from which the config was read; an agent in a sandbox cannot write to them.
     pub files: Vec<PathBuf>,
     /// Names of the variables that the config names as secrets.
@@ -30,6 +30,22 @@ pub struct Loaded {
     pub earlier_secrets: Vec<String>,
     /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
     pub redactor: OnceLock<Arc<Redactor>>,
+}
+
+/// The config as it is shown to people, without secrets. It is kept as text, because its tree uses several times as much
+/// memory.
+#[derive(Debug)]
+pub struct ShownConfig(Box<str>);
+
+impl ShownConfig {
+    pub fn of(shown: &Value) -> Self {
+        Self(shown.to_string().into_boxed_str())
+    }
+
+    /// Returns the config as JSON.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
 }
 
 impl Loaded {
