@@ -10,23 +10,26 @@
 //! - A **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the wall clock shows
 //!   it. So a time inside a gap does not fire, and a time inside a fold fires twice.
 
+mod pattern;
+
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use pattern::{MAX_EXPRESSION, Pattern};
+
 /// A parsed expression with its original text.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "cron", "examples" = ["0 9 * * MON-FRI", "*/5 * * * *", "@daily"]))]
 pub struct Cron {
-    text: String,
-    pattern: croner::Cron,
+    text: Arc<str>,
     fixed: bool,
 }
 
@@ -47,9 +50,10 @@ impl Cron {
     }
 
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let pattern = Pattern::of(&self.text).ok()?;
         let mut civil = zone.to_datetime(after);
         loop {
-            civil = self.pattern.find_next_occurrence(&civil, false).ok()?;
+            civil = pattern.croner.find_next_occurrence(&civil, false).ok()?;
             // In the second half of a fold, the clock repeats times that have already fired.
             if let Some(instant) = first_instant_of(civil, zone).filter(|instant| *instant > after) {
                 return Some(instant);
@@ -58,6 +62,7 @@ impl Cron {
     }
 
     fn previous_fixed(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let pattern = Pattern::of(&self.text).ok()?;
         let mut civil = zone.to_datetime(before);
         // After a fold, the clock shows times that it has shown before. Begin at the latest time that it has shown.
         if let Some(change) = zone.preceding(before).next() {
@@ -65,7 +70,7 @@ impl Cron {
             civil = civil.max(old_offset.to_datetime(change.timestamp()));
         }
         loop {
-            civil = self.pattern.find_previous_occurrence(&civil, false).ok()?;
+            civil = pattern.croner.find_previous_occurrence(&civil, false).ok()?;
             if let Some(instant) = first_instant_of(civil, zone).filter(|instant| *instant < before) {
                 return Some(instant);
             }
@@ -74,10 +79,11 @@ impl Cron {
 
     /// Searches the periods of constant offset one by one.
     fn next_recurring(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let pattern = Pattern::of(&self.text).ok()?;
         let (mut from, mut inclusive) = (after, false);
         loop {
             let offset = zone.to_offset(from);
-            let civil = self.pattern.find_next_occurrence(&offset.to_datetime(from), inclusive).ok()?;
+            let civil = pattern.croner.find_next_occurrence(&offset.to_datetime(from), inclusive).ok()?;
             let instant = offset.to_timestamp(civil).ok()?;
             match zone.following(from).next() {
                 Some(change) if change.timestamp() <= instant => {
@@ -89,10 +95,11 @@ impl Cron {
     }
 
     fn previous_recurring(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let pattern = Pattern::of(&self.text).ok()?;
         let mut until = before;
         loop {
             let offset = offset_until(until, zone)?;
-            let civil = self.pattern.find_previous_occurrence(&offset.to_datetime(until), false).ok()?;
+            let civil = pattern.croner.find_previous_occurrence(&offset.to_datetime(until), false).ok()?;
             let instant = offset.to_timestamp(civil).ok()?;
             match zone.preceding(until).next() {
                 Some(change) if change.timestamp() > instant => until = change.timestamp(),
@@ -131,73 +138,9 @@ impl FromStr for Cron {
     type Err = CronError;
 
     fn from_str(text: &str) -> Result<Self, CronError> {
-        let text = text.trim();
-        if text.is_empty() {
-            return Err(CronError::Empty);
-        }
-        if text.len() > MAX_EXPRESSION {
-            return Err(CronError::TooLong);
-        }
-        let spelled_out = match text.strip_prefix('@') {
-            Some(name) => shorthand(name).ok_or_else(|| CronError::Shorthand(text.to_owned()))?,
-            None => text,
-        };
-        let fields: Vec<&str> = spelled_out.split_whitespace().collect();
-        if !(5..=6).contains(&fields.len()) {
-            return Err(CronError::FieldCount(fields.len()));
-        }
-        let pattern = parser().parse(&fields.join(" ")).map_err(|error| blame_a_field(&fields, &error))?;
-        // For an expression that never matches, croner searches up to the year 5000, which takes milliseconds. Reject
-        // such an expression once, here.
-        let some_day = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
-        if pattern.find_next_occurrence(&some_day, true).is_err() {
-            return Err(CronError::NeverMatches(text.to_owned()));
-        }
-        let time_fields = &fields[..fields.len() - 3];
-        let fixed = !time_fields.iter().any(|field| field.contains(['*', '/', '-', '?']));
-        Ok(Self { text: text.to_owned(), pattern, fixed })
+        let pattern = Pattern::of(text.trim())?;
+        Ok(Self { text: Arc::clone(&pattern.text), fixed: pattern.fixed })
     }
-}
-
-/// Maximum length of an expression in bytes, longer than any that a person writes. A longer expression is rejected
-/// before it is parsed.
-const MAX_EXPRESSION: usize = 1_000;
-
-fn parser() -> CronParser {
-    CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).sloppy_ranges(true).build()
-}
-
-fn shorthand(name: &str) -> Option<&'static str> {
-    Some(match name.to_ascii_lowercase().as_str() {
-        "hourly" => "0 * * * *",
-        "daily" | "midnight" => "0 0 * * *",
-        "weekly" => "0 0 * * 0",
-        "monthly" => "0 0 1 * *",
-        "yearly" | "annually" => "0 0 1 1 *",
-        _ => return None,
-    })
-}
-
-const CRON_FIELDS: [(&str, &str); 6] = [
-    ("second", "0-59"),
-    ("minute", "0-59"),
-    ("hour", "0-23"),
-    ("day of month", "1-31 or L, 15W, LW"),
-    ("month", "1-12 or JAN-DEC"),
-    ("day of week", "0-7 or SUN-SAT, 5L, FRI#2"),
-];
-
-/// Finds the wrong field by parsing each field alone, because croner's messages name neither the field nor its value.
-fn blame_a_field(fields: &[&str], error: &croner::errors::CronError) -> CronError {
-    let names = &CRON_FIELDS[CRON_FIELDS.len() - fields.len()..];
-    for (place, (value, (name, range))) in fields.iter().zip(names).enumerate() {
-        let mut alone = vec!["*"; fields.len()];
-        alone[place] = value;
-        if parser().parse(&alone.join(" ")).is_err() {
-            return CronError::Field { name, value: (*value).to_owned(), range };
-        }
-    }
-    CronError::Other(error.to_string())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -246,7 +189,7 @@ impl Eq for Cron {}
 
 impl From<Cron> for String {
     fn from(cron: Cron) -> Self {
-        cron.text
+        cron.text.to_string()
     }
 }
 

@@ -107,7 +107,7 @@ impl Firing<'_> {
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
         let source = match self.schedule {
-            Some(schedule) => schedule.work_source.as_ref(),
+            Some(schedule) => schedule.work_source.as_deref(),
             None => self.agent.work_source.as_ref(),
         };
         let is_own = item.is_some() && source.is_some_and(ConfiguredSource::is_of_owner);
@@ -242,8 +242,9 @@ mod tests {
             let mut agent = Agent::new("coder".parse().unwrap());
             let trigger = serde_json::from_str(r#"{"type":"interval","interval":"1m"}"#).unwrap();
             let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
-            let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
-            (agent.trust, schedule.trust) = (of_agent, own);
+            let [of_agent, own] = trusts;
+            agent.trust = serde_json::from_str(of_agent).unwrap();
+            schedule.trust = serde_json::from_str(own).unwrap();
             let config = serde_json::json!({"type": source, "path": "tasks"});
             schedule.work_source = Some(serde_json::from_value(config).unwrap());
             let (key, due) = (Occurrence::Interval(1).key(0), None);

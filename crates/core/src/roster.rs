@@ -35,7 +35,7 @@ use crate::sandbox::{ContainerSandbox, RequestedSandbox, SandboxRules};
 use crate::server::ServerConfig;
 use crate::session::Session;
 use crate::traces::TracesConfig;
-use crate::trigger::{Driver, TriggerConfig};
+use crate::trigger::{Driver, FiringContext, TriggerConfig};
 use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::work_source::ConfiguredSource;
@@ -174,11 +174,12 @@ pub struct Schedule {
     pub timing: Timing,
     /// Time zone of the cron expression, the active hours and the excluded dates.
     pub zone: Zone,
-    /// Conditions of a firing. A firing that does not meet them is recorded as skipped.
-    pub filter: Filter,
+    /// Conditions of a firing. A firing that does not meet them is recorded as skipped. The box keeps a schedule without
+    /// conditions small, as the boxes below do.
+    pub filter: Option<Box<Filter>>,
     pub prompt: Option<String>,
     /// Source of its work items, its own or inherited from the agent; none if it takes no items.
-    pub work_source: Option<ConfiguredSource>,
+    pub work_source: Option<Box<ConfiguredSource>>,
     /// Command that decides before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
     /// True if the output of its jobs is also stored as plain text.
@@ -193,11 +194,11 @@ pub struct Schedule {
     /// Limit of an attempt's time without output.
     pub idle_timeout: Timeout,
     /// Restrictions in addition to the agent's sandbox.
-    pub sandbox_rules: Option<SandboxRules>,
+    pub sandbox_rules: Option<Box<SandboxRules>>,
     /// Conditions under which it pauses itself.
     pub breaker: Breaker,
     /// Trust rules in addition to those of the agent.
-    pub trust: Option<Trust>,
+    pub trust: Option<Box<Trust>>,
 }
 
 impl Agent {
@@ -208,7 +209,7 @@ impl Agent {
     /// Checks whether the agent has a `work_source` from which none of its schedules takes items.
     pub fn has_unused_work_source(&self) -> bool {
         let Some(source) = &self.work_source else { return false };
-        let takes = |schedule: &Schedule| schedule.work_source.as_ref() == Some(source);
+        let takes = |schedule: &Schedule| schedule.work_source.as_deref() == Some(source);
         !self.schedules.iter().any(takes)
     }
 
@@ -277,7 +278,7 @@ impl Agent {
     /// Returns the trust rules for the authors of text in the prompts of a schedule's jobs. The strictest of
     /// their decisions counts.
     pub fn trusts<'a>(&'a self, schedule: Option<&'a Schedule>) -> Vec<&'a Trust> {
-        let own = [self.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_ref())];
+        let own = [self.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_deref())];
         own.into_iter().flatten().collect()
     }
 
@@ -286,7 +287,7 @@ impl Agent {
         let schedule = self.schedule(schedule);
         let of_container = self.container.as_ref().map(|container| container.rules.clone());
         let own = of_container.into_iter().chain(self.sandbox_rules.clone()).reduce(SandboxRules::and);
-        let of_schedule = schedule.and_then(|schedule| schedule.sandbox_rules.clone());
+        let of_schedule = schedule.and_then(|schedule| schedule.sandbox_rules.as_deref().cloned());
         // Keys that the agent leaves unset are closed, and the following rules do not open them.
         let all = own.map(SandboxRules::closed).into_iter().chain(of_schedule);
         let all = all.chain(confined.then(|| self.strict(schedule)));
@@ -400,6 +401,11 @@ impl Schedule {
         self.when_command.is_some() || self.takes_work() || !agent.trusts(Some(self)).is_empty()
     }
 
+    /// Checks whether a firing meets the conditions of the schedule.
+    pub fn passes_filter(&self, context: &FiringContext) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.passes(context))
+    }
+
     /// Checks whether its firings take items from a work source.
     pub const fn takes_work(&self) -> bool {
         self.work_source.is_some()
@@ -428,7 +434,7 @@ impl Schedule {
             trigger,
             timing: Timing::default(),
             zone: Zone::UTC,
-            filter: Filter::default(),
+            filter: None,
             prompt: None,
             work_source: None,
             when_command: None,
@@ -565,7 +571,7 @@ mod tests {
             let mut own = Agent::new("a".parse().unwrap());
             own.sandbox_rules = rules(agent);
             let mut more = Schedule::new(&own.name, "s".parse().unwrap(), TriggerConfig::Manual {});
-            more.sandbox_rules = rules(schedule);
+            more.sandbox_rules = rules(schedule).map(Box::new);
             own.schedules = vec![more];
             let asked = own.sandbox(Some(&"s".parse().unwrap()), false);
             (asked.kind, asked.network, asked.write, asked.read)

@@ -18,7 +18,7 @@ pub struct Loaded {
     pub variables: HashMap<String, String>,
     pub sources: Arc<WorkSources>,
     /// The config as it is shown to people, without secrets.
-    pub shown: Option<Value>,
+    pub shown: Option<ShownConfig>,
     /// The files from which the config was read; an agent in a sandbox cannot write to them.
     pub files: Vec<PathBuf>,
     /// Names of the variables that the config names as secrets.
@@ -32,13 +32,29 @@ pub struct Loaded {
     pub redactor: OnceLock<Arc<Redactor>>,
 }
 
+/// The config as it is shown to people, without secrets. It is kept as text, because its tree uses several times as much
+/// memory.
+#[derive(Debug)]
+pub struct ShownConfig(Box<str>);
+
+impl ShownConfig {
+    pub fn of(shown: &Value) -> Self {
+        Self(shown.to_string().into_boxed_str())
+    }
+
+    /// Returns the config as JSON.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
 impl Loaded {
     /// Returns the files of the config and the folders of its work sources. A confined job must not write to these
     /// paths, because text in them is trusted.
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
         let base = &self.sources.context().base;
         let folders_of = |agent: &Agent| {
-            let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
+            let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_deref());
             let sources = agent.work_source.iter().chain(schedules);
             sources
                 .filter_map(|source| match source {

@@ -1,6 +1,8 @@
 //! Hook runs after the end of a job. They are recorded in the transaction that ends the job, and one node at a time
 //! takes them in their order.
 
+use std::collections::HashMap;
+
 use cowhand_core::event::Fact;
 use cowhand_core::hook::{HookEvent, HookKind, HookOutline, HookRun, HookState};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
@@ -16,6 +18,7 @@ use super::database::event_log::NewEvent;
 use super::{Store, StoreError, jobs};
 
 statements! {
+    ALL_HOOKS = same "select * from hooks order by agent, number";
     HOOKS_OF = same "select * from hooks where agent = $1 order by number";
     FORGET_HOOKS = same "delete from hooks where agent = $1";
     ADD_HOOK = same "insert into hooks (agent, number, list, kind, name, events) values ($1, $2, $3, $4, $5, $6)";
@@ -76,13 +79,10 @@ const HOOK_TAKEOVER_DELAY: SignedDuration = SignedDuration::from_mins(1);
 impl Store {
     /// Stores the hooks of every agent; writes nothing if they are unchanged.
     pub(super) async fn load_hooks(&self, roster: &Roster) -> Result<(), StoreError> {
+        let mut stored = self.read(|tx| Box::pin(all_outlines(tx))).await?;
         for agent in &roster.agents {
             let (agent, hooks) = (agent.name.clone(), HookOutline::all_of(&agent.hooks));
-            let stored = {
-                let agent = agent.clone();
-                self.read(move |tx| Box::pin(async move { outlines(tx, &agent).await })).await?
-            };
-            if stored != hooks {
+            if stored.remove(&agent).unwrap_or_default() != hooks {
                 self.write(move |tx| Box::pin(async move { replace(tx, &agent, hooks).await })).await?;
             }
         }
@@ -296,19 +296,28 @@ fn fact(run: HookRun, state: HookState, reason: Option<String>) -> Fact {
 }
 
 async fn outlines(tx: &mut Tx<'_>, agent: &AgentName) -> Result<Vec<HookOutline>, StoreError> {
-    let rows = tx.all(HOOKS_OF, args![agent.as_str()]).await?;
-    let outline = |row: &Row| {
-        let events: String = row.get("events")?;
-        let event = |event_name: &str| event_name.parse().map_err(|_| row.unreadable("events", &events));
-        Ok(HookOutline {
-            number: row.count("number")?,
-            list: row.parse("list")?,
-            kind: row.parse("kind")?,
-            name: row.get("name")?,
-            events: events.split_whitespace().map(event).collect::<Result<_, _>>()?,
-        })
-    };
-    rows.iter().map(outline).collect()
+    tx.all(HOOKS_OF, args![agent.as_str()]).await?.iter().map(read_outline).collect()
+}
+
+/// Returns the hooks of all agents that have hooks.
+async fn all_outlines(tx: &mut Tx<'_>) -> Result<HashMap<AgentName, Vec<HookOutline>>, StoreError> {
+    let mut all: HashMap<AgentName, Vec<HookOutline>> = HashMap::new();
+    for row in tx.all(ALL_HOOKS, args![]).await? {
+        all.entry(row.parse("agent")?).or_default().push(read_outline(&row)?);
+    }
+    Ok(all)
+}
+
+fn read_outline(row: &Row) -> Result<HookOutline, StoreError> {
+    let events: String = row.get("events")?;
+    let event = |event_name: &str| event_name.parse().map_err(|_| row.unreadable("events", &events));
+    Ok(HookOutline {
+        number: row.count("number")?,
+        list: row.parse("list")?,
+        kind: row.parse("kind")?,
+        name: row.get("name")?,
+        events: events.split_whitespace().map(event).collect::<Result<_, _>>()?,
+    })
 }
 
 async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) -> Result<(), StoreError> {

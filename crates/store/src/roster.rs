@@ -1,6 +1,7 @@
 //! Loads the schedules and hooks of a fleet's config into the store.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use super::adoptions::EmptyAdoption;
 use super::database::db::Tx;
 use super::database::event_log::NewEvent;
+use super::schedules::LoadedColumns;
 use super::{Store, StoreError, adoptions, cursors, jobs, schedules};
 
 impl Store {
@@ -20,20 +22,26 @@ impl Store {
     /// the store does not know the former name.
     pub async fn load_schedules(
         &self,
-        roster: Roster,
+        roster: impl Into<Arc<Roster>>,
         now: Timestamp,
     ) -> Result<Vec<EmptyAdoption>, StoreError> {
+        let roster = roster.into();
         self.load_hooks(&roster).await?;
         let (renamed, empty) = (self.find_renamed(&roster).await?, self.empty_adoptions(&roster).await?);
-        let loaded = roster.clone();
+        let loaded = Arc::clone(&roster);
         self.write(move |tx| {
             Box::pin(async move {
                 adoptions::adopt_all(tx, &loaded, now).await?;
-                let stored = schedules::all(tx).await?;
+                let stored = schedules::loaded(tx).await?;
                 for (id, configured) in by_id(&loaded, &stored) {
-                    match configured {
-                        Some((agent, schedule)) => load(tx, agent, schedule, renamed.get(&id), now).await?,
-                        None => record_absent(tx, id, now).await?,
+                    let Some((agent, schedule)) = configured else {
+                        record_absent(tx, id, now).await?;
+                        continue;
+                    };
+                    // Most schedules are unchanged, and their rows are neither locked nor written.
+                    match stored.get(&id) {
+                        Some(stored) if stored.is_current(schedule)? => keep_cursor(tx, schedule).await?,
+                        _ => load(tx, agent, schedule, renamed.get(&id), now).await?,
                     }
                 }
                 Ok(())
@@ -48,6 +56,10 @@ impl Store {
     /// Returns the probable former names of new schedules. Only former schedules that have fired count.
     async fn find_renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, FormerName>, StoreError> {
         let mut renamed = HashMap::new();
+        let mut schedules = roster.agents.iter().flat_map(|agent| &agent.schedules);
+        if !schedules.any(|schedule| schedule.trigger.reads_a_list()) {
+            return Ok(renamed);
+        }
         for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
             for former in formers {
                 if self.has_fired(former.id()).await? {
@@ -69,7 +81,6 @@ async fn load(
     former: Option<&FormerName>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let follows_events = schedule.trigger.follows_events();
     let mut new = ScheduleRecord::new(&agent.name, schedule, now);
     let mut fact = Fact::ScheduleArmed;
     if let Some(former) = former {
@@ -80,21 +91,26 @@ async fn load(
     if !schedules::add(tx, &new).await? {
         let mut stored = schedules::lock(tx, schedule.id).await?;
         if !stored.reload(schedule, now) {
-            if follows_events {
-                cursors::keep(tx, schedule).await?;
-            }
-            return Ok(());
+            return keep_cursor(tx, schedule).await;
         }
         schedules::save(tx, &stored).await?;
         if !schedule.enabled {
             return Ok(());
         }
     }
-    if follows_events {
+    if schedule.trigger.follows_events() {
         cursors::arm(tx, schedule.id).await?;
     }
     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
     tx.record(NewEvent { at: now, agent: Some(agent), schedule, job: None, fact });
+    Ok(())
+}
+
+/// Keeps the cursor of an unchanged schedule that follows events.
+async fn keep_cursor(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
+    if schedule.trigger.follows_events() {
+        cursors::keep(tx, schedule).await?;
+    }
     Ok(())
 }
 
@@ -112,10 +128,10 @@ async fn record_absent(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Resul
 /// schedules differently.
 fn by_id<'f>(
     roster: &'f Roster,
-    stored: &[ScheduleRecord],
+    stored: &HashMap<ScheduleId, LoadedColumns>,
 ) -> BTreeMap<ScheduleId, Option<(&'f Agent, &'f Schedule)>> {
-    let present = stored.iter().filter(|record| record.absent_since.is_none());
-    let mut all: BTreeMap<_, _> = present.map(|record| (record.id, None)).collect();
+    let present = stored.iter().filter(|(_, columns)| !columns.is_absent);
+    let mut all: BTreeMap<_, _> = present.map(|(id, _)| (*id, None)).collect();
     for agent in &roster.agents {
         all.extend(agent.schedules.iter().map(|schedule| (schedule.id, Some((agent, schedule)))));
     }

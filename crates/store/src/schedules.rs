@@ -1,9 +1,12 @@
 //! Schedules: their rows, and the verbs that change their state.
 
+use std::collections::HashMap;
+
 use cowhand_core::breaker::BreakerState;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::moment::Moment;
+use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, WaitingFiring};
 use jiff::Timestamp;
 
@@ -14,6 +17,7 @@ use super::{Store, StoreError, cursors, jobs};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
+    LOADED_SCHEDULES = same "select id, trigger_config, state, absent_since, trigger_error from schedules";
     SCHEDULES_OF_IDS =
         sqlite "select * from schedules where id in (select value from json_each($1))"
         postgres "select * from schedules where id in (select json_array_elements_text(($1::text)::json))";
@@ -233,6 +237,39 @@ pub(super) fn record(tx: &mut Tx<'_>, schedule: &ScheduleRecord, fact: Fact, now
 
 pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {
     tx.all(ALL_SCHEDULES, args![]).await?.iter().map(read).collect()
+}
+
+/// The part of a schedule's row that decides whether a load of the config changes the row.
+pub(super) struct LoadedColumns {
+    trigger: String,
+    pub(super) is_absent: bool,
+    /// True if a load tries the trigger of the schedule again.
+    is_stopped: bool,
+}
+
+impl LoadedColumns {
+    /// Returns true if a load of this schedule leaves its row as it is. If it returns false, the row may have to be
+    /// changed; [`ScheduleRecord::reload`] decides.
+    pub(super) fn is_current(&self, schedule: &Schedule) -> Result<bool, StoreError> {
+        let is_same = self.is_absent != schedule.enabled && !self.is_stopped;
+        Ok(is_same && self.trigger == jobs::to_json(&schedule.trigger)?)
+    }
+}
+
+/// Returns these columns of all schedules.
+pub(super) async fn loaded(tx: &mut Tx<'_>) -> Result<HashMap<ScheduleId, LoadedColumns>, StoreError> {
+    let rows = tx.all(LOADED_SCHEDULES, args![]).await?;
+    let read = |row: &Row| {
+        let state: String = row.get("state")?;
+        let trigger_error: Option<String> = row.get("trigger_error")?;
+        let columns = LoadedColumns {
+            trigger: row.get("trigger_config")?,
+            is_absent: row.time_opt("absent_since")?.is_some(),
+            is_stopped: state == "error" && trigger_error.is_some(),
+        };
+        Ok((row.parse("id")?, columns))
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Returns the schedules with these ids, given as a list in JSON.

@@ -25,15 +25,17 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Reads a regular file if it has at most `max_bytes` bytes.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {}", in_words(max_bytes)),
-        ));
+    let too_large =
+        || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {}", in_words(max_bytes)));
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    if length > max_bytes {
+        return Err(too_large());
     }
-    Ok(bytes)
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    // The file may grow meanwhile.
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes { Err(too_large()) } else { Ok(bytes) }
 }
 
 /// Reads a regular file of UTF-8 text if it has at most `max_bytes` bytes.

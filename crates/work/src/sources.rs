@@ -56,7 +56,7 @@ impl<'a> SourceOwner<'a> {
 
     pub fn config(self) -> Option<&'a ConfiguredSource> {
         match self.schedule {
-            Some(schedule) => schedule.work_source.as_ref(),
+            Some(schedule) => schedule.work_source.as_deref(),
             None => self.agent.work_source.as_ref(),
         }
     }
@@ -281,6 +281,6 @@ impl WorkSources {
 }
 
 fn has_source(agent: &Agent, config: &ConfiguredSource) -> bool {
-    let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
+    let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_deref());
     agent.work_source.iter().chain(of_schedules).any(|current| current == config)
 }

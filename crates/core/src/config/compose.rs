@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use indexmap::IndexMap;
 use serde::Deserialize as _;
@@ -12,7 +13,7 @@ use super::checks::unused;
 use super::herdctl;
 use super::load::{Draft, Loader, normalize};
 use super::merge::{long_form, merge};
-use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
+use super::node::{Entry, FileId, Location, Map, Node, Scalar, Sources, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, check};
@@ -28,8 +29,8 @@ use crate::traces::TracesConfig;
 const MAX_LEVELS: usize = 32;
 /// Maximum number of fleets. Each file may name the next file many times, so a limit on the depth alone is not enough.
 const MAX_FLEETS: usize = 1_000;
-/// Maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
-const MAX_MERGED: usize = 250_000;
+/// Number of nodes that the merged agents of every fleet may have.
+const MIN_MERGED_LIMIT: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
 const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
@@ -42,6 +43,30 @@ struct FleetContext {
     names: Vec<String>,
     defaults: Option<Node>,
     herdctl: bool,
+}
+
+/// The defaults of a fleet, divided into the keys for agents and the keys for schedules.
+struct Layers {
+    agent: Node,
+    schedule: Node,
+}
+
+impl Layers {
+    fn of(defaults: &Node) -> Self {
+        let part = |is_of_agent: bool| {
+            let rules = &SCHEMA.agent.get().object;
+            with_keys(defaults, |key| rules.has_own(key) == is_of_agent)
+        };
+        Self { agent: part(true), schedule: part(false) }
+    }
+}
+
+/// Returns a map with only some of its keys.
+fn with_keys(map: &Node, is_kept: impl Fn(&str) -> bool) -> Node {
+    let Value::Map(Map { entries, replaces_all }) = &map.value else { return map.clone() };
+    let kept = entries.iter().filter(|(key, _)| is_kept(key));
+    let entries = kept.map(|(key, entry)| (key.clone(), entry.clone())).collect();
+    Node { value: Value::Map(Map { entries, replaces_all: *replaces_all }), at: map.at }
 }
 
 /// Collects the agents of the root file and of all fleets below. Returns the keys of the root file without `agents`,
@@ -60,12 +85,9 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.name = node.get("fleet").and_then(|fleet| fleet.get("name")?.text()).map(str::to_owned);
     loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
     warn_about_empty_store(loader, &node);
-    let mut rest = node.clone();
-    for section in ["agents", "fleets", "defaults"] {
-        rest.remove(section);
-    }
+    let mut rest = with_keys(&node, |key| !["agents", "fleets", "defaults"].contains(&key));
     // The root file is checked a second time only to get its typed value. The second check finds the same problems.
-    let checked = check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems);
+    let checked = check(&mut rest, SCHEMA.fleet, reading, &mut loader.problems);
     // Values that cannot be read are already reported, and a fleet with errors is not run.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
@@ -103,7 +125,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
         let at = written.get("headers").map_or(written.at, |headers| headers.at);
         loader.problems.add(Problem::warning(at, message).key("traces.headers".to_owned()));
     }
-    fleet(loader, node, file, above);
+    fleet(loader, &node, file, above);
     loader.remember_passwords(&checked);
     Loader::masked(checked)
 }
@@ -117,14 +139,15 @@ fn warn_about_empty_store(loader: &mut Loader<'_>, root: &Node) {
     loader.problems.add(Problem::warning(entry.key_at, message).key("store").help(help.to_owned()));
 }
 
-fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: FleetContext) {
-    let retention = take_as_defaults(&mut node, "retention");
-    let own = node.remove("defaults").filter(|defaults| !defaults.is_null());
+fn fleet(loader: &mut Loader<'_>, node: &Node, file: FileId, mut above: FleetContext) {
+    let retention = retention_as_defaults(node);
+    let own = node.get("defaults").cloned();
     let source = own.as_ref().and_then(|defaults| defaults.entry("work_source"));
-    loader.default_work_sources.extend(source.filter(|source| !source.node.is_null()).cloned());
+    loader.default_work_sources.extend(source.cloned());
     above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
+    let layers = above.defaults.as_ref().map(Layers::of);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
-        if agent(loader, entry, &format!("agents[{index}]"), file, &above).is_none() {
+        if agent(loader, entry, &format!("agents[{index}]"), file, &above, layers.as_ref()).is_none() {
             loader.complete = false;
         }
     }
@@ -136,44 +159,65 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Fleet
     }
 }
 
-/// Removes a key that applies to all agents from a fleet file, and returns it in the form of `defaults`.
-fn take_as_defaults(fleet: &mut Node, key: &str) -> Option<Node> {
-    let Value::Map(map) = &mut fleet.value else { return None };
-    let entry = map.entries.shift_remove(key)?;
+/// Returns `retention` of a fleet file, which applies to all agents, in the form of `defaults`.
+fn retention_as_defaults(fleet: &Node) -> Option<Node> {
+    let key = "retention";
+    let entry = fleet.entries()?.get(key)?.clone();
     let entries = [(key.to_owned(), entry)].into_iter().collect();
     Some(Node { value: Value::Map(Map { entries, replaces_all: false }), at: fleet.at })
 }
 
 /// Collects an agent. Returns none if the agent cannot be read, or if all agents together have too many nodes; the
 /// reason is reported.
-fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &FleetContext) -> Option<()> {
-    if loader.merged > MAX_MERGED {
+fn agent(
+    loader: &mut Loader<'_>,
+    entry: &Node,
+    key: &str,
+    file: FileId,
+    above: &FleetContext,
+    layers: Option<&Layers>,
+) -> Option<()> {
+    if loader.has_too_many_nodes {
         return None;
     }
     let (mut node, home) = written(loader, entry, key, file, above)?;
-    if let Some(defaults) = &above.defaults {
-        node = merge(split_defaults(defaults, true), node);
+    if let Some(layers) = layers {
+        node = merge(layers.agent.clone(), node);
     }
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
-    if let Some(defaults) = &above.defaults {
-        let timing = split_defaults(defaults, false);
-        each_schedule(&mut node, |schedule| *schedule = merge(timing.clone(), schedule.clone()));
+    if let Some(layers) = layers.filter(|layers| layers.schedule.entries().is_some_and(|own| !own.is_empty()))
+    {
+        each_schedule(&mut node, |schedule| merge_below(&layers.schedule, schedule));
     }
     inherit_from_agent(&mut node);
     add_sandbox_kinds(&mut node);
     loader.merged = loader.merged.saturating_add(node.count());
-    if loader.merged > MAX_MERGED {
-        let message =
-            format!("the agents have more than {MAX_MERGED} values once the defaults are merged in");
-        loader.problems.add(Problem::error(entry.at, message).key(key));
+    let limit = merged_limit(&loader.sources);
+    if loader.merged > limit {
+        loader.has_too_many_nodes = true;
+        let message = format!("the agents have more than {limit} values once the defaults are merged in");
+        let help = "the limit depends on the size of the files: one value for each byte".to_owned();
+        loader.problems.add(Problem::error(entry.at, message).key(key).help(help));
         return None;
     }
     let (fleets, herdctl) = (above.names.clone(), above.herdctl);
     let key = if home == file { key.to_owned() } else { String::new() };
     loader.agents.push(Draft { node, fleets, home, entry: entry.at, key, herdctl });
     Some(())
+}
+
+/// Returns the maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
+/// Without layers and aliases, a file has at most one node for each two bytes.
+fn merged_limit(files: &Sources) -> usize {
+    files.bytes().max(MIN_MERGED_LIMIT)
+}
+
+/// Merges a node over a layer below it.
+fn merge_below(layer: &Node, node: &mut Node) {
+    let own = std::mem::replace(node, Node::empty_map(node.at));
+    *node = merge(layer.clone(), own);
 }
 
 /// Returns the agent as written, and the file that defines it: the file that `path` names, else this file.
@@ -186,9 +230,7 @@ fn written(
 ) -> Option<(Node, FileId)> {
     let entries = entry.entries()?;
     let Some(path) = entry.get("path") else {
-        let mut inline = entry.clone();
-        inline.remove("overrides");
-        return Some((inline, file));
+        return Some((with_keys(entry, |key| key != "overrides"), file));
     };
     for (other, beside) in entries.iter().filter(|(key, _)| !matches!(key.as_str(), "path" | "overrides")) {
         let problem = Problem::error(beside.key_at, format!("`{other}` cannot be used together with `path`"));
@@ -198,17 +240,8 @@ fn written(
     let target = resolve_path(loader, file, path.text()?);
     let reading =
         CheckOptions { herdctl: above.herdctl, agent_file: true, partial: true, ..CheckOptions::default() };
-    loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
-}
-
-/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, the keys that are for schedules.
-fn split_defaults(defaults: &Node, agent: bool) -> Node {
-    let mut part = defaults.clone();
-    if let Value::Map(map) = &mut part.value {
-        let known = &SCHEMA.agent()["properties"];
-        map.entries.retain(|key, _| known.get(key).is_some() == agent);
-    }
-    part
+    let (node, home) = loader.file(&target, Some((path.at, format!("{key}.path"))), reading)?;
+    Some((Node::clone(&node), home))
 }
 
 /// Merges some keys of the agent into its schedules, so that a schedule inherits the values that it does not set.
@@ -218,7 +251,7 @@ fn inherit_from_agent(agent: &mut Node) {
         each_schedule(agent, |schedule| {
             if let Value::Map(map) = &mut schedule.value {
                 match map.entries.get_mut(key) {
-                    Some(own) => own.node = merge(from.node.clone(), own.node.clone()),
+                    Some(own) => merge_below(&from.node, &mut own.node),
                     None => _ = map.entries.insert(key.to_owned(), from.clone()),
                 }
             }
@@ -302,7 +335,7 @@ fn sub_fleet(
     let reading = CheckOptions { herdctl, ..CheckOptions::default() };
     let (mut node, file) = loader.file(&path, Some((at, format!("{key}.path"))), reading)?;
     if let Some(overrides) = entry.get("overrides") {
-        node = merge(node, overrides.clone());
+        node = Rc::new(merge(Node::clone(&node), overrides.clone()));
     }
     report_root_only_keys(loader, &node, file, key);
     let (name, name_at) = name_of(entry, &node, &path, at);
@@ -316,7 +349,7 @@ fn sub_fleet(
         defaults: above.defaults.clone(),
         herdctl,
     };
-    fleet(loader, node, file, below);
+    fleet(loader, &node, file, below);
     Some(())
 }
 

@@ -3,16 +3,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schema::{SCHEMA, aliases_of, for_each_schema};
+use super::schema::{aliases_of, fleet_json, for_each_schema};
 
 /// Returns the schema of a fleet file.
 pub fn fleet_schema() -> Value {
-    for_editors(SCHEMA.fleet().clone())
+    for_editors(fleet_json().clone())
 }
 
 /// Returns the schema of an agent's own file.
 pub fn agent_schema() -> Value {
-    let fleet = SCHEMA.fleet();
+    let fleet = fleet_json();
     // An agent's own file is merged over defaults, so none of its keys is required.
     let mut schema = json!({ "$schema": fleet["$schema"], "title": "Agent", "$ref": "#/$defs/PartialAgent" });
     schema["$defs"] = fleet["$defs"].clone();
@@ -33,7 +33,7 @@ fn for_editors(mut root: Value) -> Value {
 
 /// Adds a copy of each definition without required keys, for places where a merge may add missing keys.
 fn add_partial_definitions(root: &mut Value) {
-    let mut whole = SCHEMA.fleet().clone();
+    let mut whole = fleet_json().clone();
     let mut definitions = whole["$defs"].take();
     if let Some(whole) = whole.as_object_mut() {
         whole.remove("$defs");

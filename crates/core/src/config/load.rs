@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
@@ -88,6 +89,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         traces: None,
         url_passwords: Vec::new(),
         merged: 0,
+        has_too_many_nodes: false,
         fleets: 0,
         complete: true,
         files: HashMap::new(),
@@ -158,13 +160,15 @@ pub(super) struct Loader<'a> {
     pub url_passwords: Vec<String>,
     /// Number of nodes of all merged agents so far.
     pub merged: usize,
+    /// True if the merged agents exceed the limit, so that no further agent is collected.
+    pub has_too_many_nodes: bool,
     /// Number of references to sub-fleets so far.
     pub fleets: usize,
     /// False if an agent or a sub-fleet was left out, for example because its file cannot be read.
     pub complete: bool,
     /// Trees of the files read so far, so that a file with several references is parsed once. The key is the path and
     /// whether the file was read as an agent's file. The value is none if the file is not a valid YAML map.
-    files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
+    files: HashMap<(PathBuf, bool), Option<(Rc<Node>, FileId)>>,
 }
 
 /// An agent with all its layers merged, not yet typed.
@@ -196,7 +200,7 @@ impl Loader<'_> {
         path: &Path,
         asked: Option<(Location, String)>,
         reading: CheckOptions<'_>,
-    ) -> Option<(Node, FileId)> {
+    ) -> Option<(Rc<Node>, FileId)> {
         let as_what = (path.to_owned(), reading.agent_file);
         if let Some(known) = self.files.get(&as_what) {
             return known.clone();
@@ -224,7 +228,7 @@ impl Loader<'_> {
                 Problem::error(Location::whole(file), message).help((!reading.agent_file).then_some(help)),
             );
         }
-        let found = self.parse_and_check(file, reading).map(|node| (node, file));
+        let found = self.parse_and_check(file, reading).map(|node| (Rc::new(node), file));
         self.files.insert(as_what, found.clone());
         found
     }
@@ -232,8 +236,8 @@ impl Loader<'_> {
     fn parse_and_check(&mut self, file: FileId, reading: CheckOptions<'_>) -> Option<Node> {
         let mut node = parse(file, self.sources.text(file), &mut self.problems)?;
         interpolate(&mut node, self.sources.text(file), self.environment.env, &mut self.problems);
-        let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };
-        check(&mut node, schema, reading, &mut self.problems);
+        let schema = if reading.agent_file { SCHEMA.agent } else { SCHEMA.fleet };
+        check(&mut node, schema, CheckOptions { only_problems: true, ..reading }, &mut self.problems);
         node.entries().is_some().then_some(node)
     }
 

@@ -33,21 +33,26 @@ pub struct FileId(u32);
 
 /// All files that were read, in the order of reading.
 #[derive(Debug, Default)]
-pub struct Sources(Vec<(PathBuf, String)>);
+pub struct Sources {
+    files: Vec<(PathBuf, String)>,
+    /// Size of all files together.
+    bytes: usize,
+}
 
 impl Sources {
     pub fn add(&mut self, path: PathBuf, text: String) -> FileId {
-        let id = FileId(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
-        self.0.push((path, text));
+        let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
+        self.bytes = self.bytes.saturating_add(text.len());
+        self.files.push((path, text));
         id
     }
 
     pub fn path(&self, file: FileId) -> &Path {
-        self.0.get(file.0 as usize).map_or(Path::new(""), |(path, _)| path)
+        self.files.get(file.0 as usize).map_or(Path::new(""), |(path, _)| path)
     }
 
     pub fn text(&self, file: FileId) -> &str {
-        self.0.get(file.0 as usize).map_or("", |(_, text)| text)
+        self.files.get(file.0 as usize).map_or("", |(_, text)| text)
     }
 
     /// Returns the directory to which paths in the file are relative.
@@ -61,15 +66,19 @@ impl Sources {
     }
 
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(|(path, _)| path.as_path())
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.files.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 }
 
@@ -115,6 +124,9 @@ pub struct Scalar {
     /// The only key of the map for which a short form stands: `kind` for `worktree`, which is short for
     /// `{kind: worktree}`. None for other scalars. Set by the check against the schema.
     pub short_for: Option<&'static str>,
+    /// The `format` of the schema that the text is known to have. Set by the check against the schema, so that the text
+    /// is not parsed again after the merge.
+    pub valid_format: Option<&'static str>,
 }
 
 impl Scalar {

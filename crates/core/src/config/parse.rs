@@ -2,7 +2,8 @@
 //!
 //! YAML 1.2: `yes` and `on` are text. Anchors, aliases and `<<` work. Duplicate keys, a second document and files
 //! beyond the limits below are rejected. The limits also bound the depth, so that every later pass over the tree may
-//! recurse.
+//! recurse. The number of written values is not limited, but aliases may add only a number of values that depends on
+//! the size of the file.
 
 use std::collections::HashMap;
 
@@ -12,10 +13,14 @@ use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
 use super::problem::{Problem, Problems};
 use super::syntax;
 
-/// Maximum size of a file, in bytes.
-pub const MAX_CONFIG_BYTES: usize = 4 << 20;
-/// Maximum number of nodes of a file; aliases count each time they are used.
-pub const MAX_NODES: usize = 200_000;
+/// Maximum size of a file, in bytes. A larger file is not a config, and may not fit into the memory. Locations are
+/// numbers of 32 bits.
+pub const MAX_CONFIG_BYTES: usize = 1 << 30;
+/// Number of nodes that the aliases of every file may add.
+const MIN_ALIAS_LIMIT: usize = 200_000;
+/// Size of a file for each node that its aliases may add, in bytes. Written values have at least two bytes each, so
+/// aliases add at most half as many nodes as the largest file of the same size without aliases has.
+const BYTES_PER_ALIASED_NODE: usize = 4;
 /// Maximum depth of nesting.
 pub const MAX_LEVELS: usize = 64;
 
@@ -61,7 +66,8 @@ struct Builder<'a> {
     /// Collections that have not ended yet, outermost first.
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
-    nodes: usize,
+    /// Number of nodes that aliases have added, and of copies that are stored for aliases.
+    aliased: usize,
     documents: usize,
     root: Option<Node>,
     /// Line of the last value that begins with `{{` and has no quotes.
@@ -103,7 +109,7 @@ type Taken = Result<(), Problem>;
 impl<'a> Builder<'a> {
     fn new(file: FileId, text: &'a str, problems: &'a mut Problems) -> Self {
         let (open, anchors) = (Vec::new(), HashMap::new());
-        Self { file, text, problems, open, anchors, nodes: 0, documents: 0, root: None, unquoted: None }
+        Self { file, text, problems, open, anchors, aliased: 0, documents: 0, root: None, unquoted: None }
     }
 
     fn take(&mut self, event: Event<'_>, span: &Span) -> Taken {
@@ -196,27 +202,34 @@ impl<'a> Builder<'a> {
         if self.open.len() + anchored.height > MAX_LEVELS {
             return Err(too_deep(at));
         }
-        let (count, node) = (anchored.count, &anchored.node);
-        if self.nodes + count > MAX_NODES {
-            return Err(too_many(at));
+        let count = anchored.count;
+        self.count_aliased(count, at)?;
+        if let Some(node) = self.anchors.get(&anchor).map(|anchored| anchored.node.clone()) {
+            self.place(node);
         }
-        let node = node.clone();
-        self.nodes += count;
-        self.place(node);
         Ok(())
+    }
+
+    /// Counts nodes before they are copied, so that an alias bomb is refused without being expanded.
+    fn count_aliased(&mut self, count: usize, at: Location) -> Taken {
+        let limit = (self.text.len() / BYTES_PER_ALIASED_NODE).max(MIN_ALIAS_LIMIT);
+        self.aliased += count;
+        if self.aliased <= limit {
+            return Ok(());
+        }
+        let message = format!("the aliases of this file add more than {limit} values");
+        let help =
+            "the limit depends on the size of the file: one value for each 4 bytes, and at least 200000";
+        Err(Problem::error(at, message).help(help.to_owned()))
     }
 
     /// Finishes a node: stores it for its aliases and adds it to its parent.
     fn finish(&mut self, node: Node, anchor: usize) -> Taken {
-        self.nodes += 1;
         if anchor != 0 {
             let (count, height) = (node.count(), node.height());
             // The stored copy uses memory, so its nodes count as well.
-            self.nodes += count;
+            self.count_aliased(count, node.at)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), count, height });
-        }
-        if self.nodes > MAX_NODES {
-            return Err(too_many(node.at));
         }
         self.place(node);
         Ok(())
@@ -345,12 +358,7 @@ fn too_deep(at: Location) -> Problem {
     Problem::error(at, format!("nested more than {MAX_LEVELS} levels deep"))
 }
 
-fn too_many(at: Location) -> Problem {
-    let message = format!("the file has more than {MAX_NODES} values once its aliases are expanded");
-    Problem::error(at, message)
-}
-
-/// Converts a number. Files are far smaller than 4 GiB, so the conversion never saturates.
+/// Converts a number. Files are smaller than 4 GiB, so the conversion never saturates.
 pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -17,7 +17,6 @@ use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
-use crate::sandbox::Sandbox;
 use crate::shape;
 use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError, TriggerKind};
 use crate::workspace::Isolation;
@@ -45,7 +44,7 @@ pub(super) fn agent(
         sources: Some(&loader.sources),
         ..CheckOptions::default()
     };
-    let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
+    let checked = check(&mut draft.node, SCHEMA.agent, reading, &mut loader.problems);
     loader.remember_passwords(&checked);
     check_names(loader, draft);
     check_prompts(loader, draft);
@@ -117,6 +116,11 @@ const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_t
 /// Returns the readable part of an agent, so that one error does not hide errors elsewhere: the agent without its wrong
 /// keys, or only its schedules if the agent cannot be read without these keys.
 fn typed(checked: &Checked) -> Option<Typed> {
+    if checked.wrong.is_empty()
+        && let Ok(config) = shape::AgentConfig::deserialize(&checked.value)
+    {
+        return Some(Typed { config, partial: IndexMap::new(), wrong_keys: Some(Vec::new()) });
+    }
     let mut value = checked.value.clone();
     let mut wrong = Vec::new();
     for pointer in checked.wrong.iter().map(|pointer| Steps::of(pointer)) {
@@ -186,7 +190,7 @@ fn without<'a>(
     wrong: impl Iterator<Item = Option<&'a str>>,
 ) -> Option<shape::ScheduleConfig> {
     let mut rest = schedule.as_object()?.clone();
-    let is_of_schedule = |key: &str| key != "type" && SCHEMA.schedule()["properties"].get(key).is_some();
+    let is_of_schedule = |key: &str| key != "type" && SCHEMA.schedule.get().object.has_own(key);
     let mut has_trigger = true;
     for key in wrong {
         match key? {
@@ -330,9 +334,9 @@ fn schedule(
         trigger,
         timing: schedule.timing,
         zone,
-        filter: schedule.filter.unwrap_or_default(),
+        filter: schedule.filter.map(Box::new),
         prompt: schedule.prompt,
-        work_source: schedule.work_source.map(Into::into),
+        work_source: schedule.work_source.map(|source| Box::new(source.into())),
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
         isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
@@ -340,9 +344,9 @@ fn schedule(
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
-        sandbox_rules: schedule.sandbox.as_ref().map(Sandbox::rules),
+        sandbox_rules: schedule.sandbox.as_ref().map(|sandbox| Box::new(sandbox.rules())),
         breaker: schedule.breaker.unwrap_or_default(),
-        trust: schedule.trust,
+        trust: schedule.trust.map(Box::new),
     }
 }
 

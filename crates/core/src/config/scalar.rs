@@ -5,17 +5,18 @@ use serde_json::{Number, Value as Json, json};
 use super::format;
 use super::node::{Location, Scalar};
 use super::schema_check::Checker;
+use super::schema_node::{SchemaNode, TextRules};
 use super::secret;
 use super::suggest::{did_you_mean, one_of};
 
 impl Checker<'_> {
     pub(super) fn scalar(
         &mut self,
-        scalar: &Scalar,
+        scalar: &mut Scalar,
         at: Location,
-        schema: &Json,
-        kinds: &[&str],
+        schema: &'static SchemaNode,
     ) -> Option<Json> {
+        let kinds = schema.kinds.as_slice();
         let wants = |kind| kinds.contains(&kind);
         // Inside { } and [ ] a variable needs quotes, so quotes around a variable do not mean text.
         if scalar.plain || scalar.interpolated {
@@ -23,14 +24,14 @@ impl Checker<'_> {
                 return Some(Json::Bool(truth));
             }
             if let Some(number) = as_integer(&scalar.text).filter(|_| wants("integer")) {
-                return self.integer(number, at, schema);
+                return self.integer(number, at, schema.integers);
             }
             if let Some(number) = as_float(&scalar.text).filter(|_| wants("number")) {
                 return self.float(number, at, schema);
             }
         }
         if wants("string") {
-            return self.string(scalar, at, schema);
+            return self.string(scalar, at, &schema.text);
         }
         let quoted = !scalar.plain && (as_bool(&scalar.text).is_some() || as_float(&scalar.text).is_some());
         let found = if quoted { format!("{} in quotes", self.quote(scalar)) } else { self.quote(scalar) };
@@ -46,15 +47,8 @@ impl Checker<'_> {
         self.error(at, message, help);
     }
 
-    fn integer(&mut self, number: i128, at: Location, schema: &Json) -> Option<Json> {
-        let by_format = schema.get("format").and_then(Json::as_str).and_then(number_range);
-        let (mut least, mut most) = by_format.unwrap_or((i64::MIN.into(), i64::MAX.into()));
-        if let Some(minimum) = schema.get("minimum").and_then(Json::as_i64) {
-            least = least.max(minimum.into());
-        }
-        if let Some(maximum) = schema.get("maximum").and_then(Json::as_i64) {
-            most = most.min(maximum.into());
-        }
+    fn integer(&mut self, number: i128, at: Location, range: NumberRange) -> Option<Json> {
+        let NumberRange { least, most } = range;
         if number < least {
             self.error(at, format!("{number} is too small; the smallest is {least}"), None);
             None
@@ -66,19 +60,16 @@ impl Checker<'_> {
         }
     }
 
-    fn float(&mut self, number: f64, at: Location, schema: &Json) -> Option<Json> {
-        let floor = schema.get("exclusiveMinimum").and_then(Json::as_f64);
-        if let Some(floor) = floor.filter(|floor| number <= *floor) {
+    fn float(&mut self, number: f64, at: Location, schema: &SchemaNode) -> Option<Json> {
+        if let Some(floor) = schema.above.filter(|floor| number <= *floor) {
             self.error(at, format!("{number} is too small; it must be more than {floor}"), None);
             return None;
         }
-        let least = schema.get("minimum").and_then(Json::as_f64);
-        if let Some(least) = least.filter(|least| number < *least) {
+        if let Some(least) = schema.minimum.filter(|least| number < *least) {
             self.error(at, format!("{number} is too small; the smallest is {least}"), None);
             return None;
         }
-        let most = schema.get("maximum").and_then(Json::as_f64);
-        if let Some(most) = most.filter(|most| number > *most) {
+        if let Some(most) = schema.maximum.filter(|most| number > *most) {
             let shown = if number < 1e15 { number.to_string() } else { format!("{number:e}") };
             self.error(at, format!("{shown} is too large; the largest is {most}"), None);
             return None;
@@ -86,49 +77,78 @@ impl Checker<'_> {
         Number::from_f64(number).map(Json::Number)
     }
 
-    fn string(&mut self, scalar: &Scalar, at: Location, schema: &Json) -> Option<Json> {
-        let text = &scalar.text;
-        if let Some(words) = words_of(schema) {
-            if words.contains(&text.as_str()) {
-                return Some(json!(text));
+    fn string(&mut self, scalar: &mut Scalar, at: Location, rules: &'static TextRules) -> Option<Json> {
+        if let Some(words) = &rules.words {
+            if words.contains(&scalar.text.as_str()) {
+                return Some(self.text(&scalar.text));
             }
-            self.not_one_of(scalar, at, &words);
+            self.not_one_of(scalar, at, words);
             return None;
         }
-        let least = schema.get("minLength").and_then(Json::as_u64).unwrap_or(0);
-        if (text.chars().count() as u64) < least {
-            self.error(at, "must not be empty".to_owned(), None);
+        if let Some(message) = self.mistake(scalar, rules) {
+            self.error(at, message, None);
             return None;
         }
-        let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
-        if let Some(complaint) = format::validate(format, text) {
+        scalar.valid_format = Some(rules.format);
+        match self.reading.sources.filter(|_| rules.is_path) {
+            Some(sources) => Some(json!(sources.resolve(at.file, &scalar.text))),
+            None => Some(self.text(&scalar.text)),
+        }
+    }
+
+    /// Returns the typed value of a text.
+    fn text(&self, text: &str) -> Json {
+        if self.reading.only_problems { Json::Null } else { Json::String(text.to_owned()) }
+    }
+
+    /// Returns the error in a text, if there is one.
+    fn mistake(&self, scalar: &Scalar, rules: &TextRules) -> Option<String> {
+        let text = &scalar.text;
+        if rules.min_length > 0 && (text.chars().count() as u64) < rules.min_length {
+            return Some("must not be empty".to_owned());
+        }
+        let is_known = scalar.valid_format == Some(rules.format);
+        let complaint = if is_known { None } else { format::validate(rules.format, text) };
+        if let Some(complaint) = complaint {
             // Most parsers quote the text, which may be a secret.
-            let is_shown = format::never_quotes_text(format, text) || !self.is_secret(scalar);
-            let message = if is_shown { complaint } else { "this value is not valid here".to_owned() };
-            self.error(at, message, None);
+            let is_shown = format::never_quotes_text(rules.format, text) || !self.is_secret(scalar);
+            return Some(if is_shown { complaint } else { "this value is not valid here".to_owned() });
+        }
+        let pattern = rules.pattern.as_ref()?;
+        if pattern.regex.as_ref().is_some_and(|regex| regex.is_match(text)) {
             return None;
         }
-        let pattern = schema.get("pattern").and_then(Json::as_str);
-        if let Some(pattern) =
-            pattern.filter(|pattern| !self.schema.pattern(pattern).is_some_and(|p| p.is_match(text)))
-        {
-            let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
-            let examples = one_of(examples.filter_map(Json::as_str));
-            let quoted =
-                if is_plain_word_for_url(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
-            // If there are examples, the message shows them instead of the pattern.
-            let message = if examples.is_empty() {
-                format!("{quoted} does not match {pattern}")
-            } else {
-                format!("{quoted} is not of the right form; for example {examples}")
-            };
-            self.error(at, message, None);
-            return None;
+        let pattern = pattern.text;
+        let examples = one_of(rules.examples.iter().copied());
+        let quoted =
+            if is_plain_word_for_url(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
+        // If there are examples, the message shows them instead of the pattern.
+        Some(if examples.is_empty() {
+            format!("{quoted} does not match {pattern}")
+        } else {
+            format!("{quoted} is not of the right form; for example {examples}")
+        })
+    }
+}
+
+/// The whole numbers that a schema accepts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NumberRange {
+    least: i128,
+    most: i128,
+}
+
+impl NumberRange {
+    pub(super) fn of(schema: &Json) -> Self {
+        let by_format = schema.get("format").and_then(Json::as_str).and_then(number_range);
+        let (mut least, mut most) = by_format.unwrap_or((i64::MIN.into(), i64::MAX.into()));
+        if let Some(minimum) = schema.get("minimum").and_then(Json::as_i64) {
+            least = least.max(minimum.into());
         }
-        match self.reading.sources.filter(|_| schema.get("x-path").is_some()) {
-            Some(sources) => Some(json!(sources.resolve(at.file, text))),
-            None => Some(json!(text)),
+        if let Some(maximum) = schema.get("maximum").and_then(Json::as_i64) {
+            most = most.min(maximum.into());
         }
+        Self { least, most }
     }
 }
 
@@ -140,20 +160,6 @@ fn is_plain_word_for_url(pattern: &str, scalar: &Scalar) -> bool {
         && !secret::holds_secret(scalar)
         && scalar.text.len() <= 60
         && scalar.text.chars().all(is_plain)
-}
-
-/// Returns the values of an enumeration, which a schema can write as `const`, `enum` or `oneOf`; none for other
-/// schemas.
-fn words_of(schema: &Json) -> Option<Vec<&str>> {
-    if let Some(word) = schema.get("const").and_then(Json::as_str) {
-        return Some(vec![word]);
-    }
-    if let Some(words) = schema.get("enum").and_then(Json::as_array) {
-        return Some(words.iter().filter_map(Json::as_str).collect());
-    }
-    let variants = schema.get("oneOf").and_then(Json::as_array)?;
-    let words: Vec<Vec<&str>> = variants.iter().filter_map(words_of).collect();
-    (words.len() == variants.len()).then(|| words.concat())
 }
 
 /// Converts a value without a schema by the rules of YAML.

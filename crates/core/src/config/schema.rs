@@ -1,65 +1,50 @@
 //! The JSON Schema of the config, generated once from the shapes.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use regex::Regex;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
+use super::schema_node::{Compiler, SchemaNode, SchemaRef};
 use crate::shape::FleetFile;
+
+/// The schema of a fleet file as JSON.
+static FLEET: LazyLock<Value> = LazyLock::new(|| {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut fleet = generator.into_root_schema_for::<FleetFile>().to_value();
+    for_each_schema(&mut fleet, &mut close);
+    fleet
+});
 
 /// The schema that the checker uses.
 pub(super) static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(ConfigSchema::generate);
 
 #[derive(Debug)]
 pub(super) struct ConfigSchema {
-    fleet: Value,
-    patterns: HashMap<String, Regex>,
+    nodes: Vec<SchemaNode>,
+    /// Schema of a fleet file.
+    pub fleet: SchemaRef,
+    pub agent: SchemaRef,
+    pub schedule: SchemaRef,
 }
 
 impl ConfigSchema {
     fn generate() -> Self {
-        let generator = SchemaSettings::draft2020_12().into_generator();
-        let mut fleet = generator.into_root_schema_for::<FleetFile>().to_value();
-        for_each_schema(&mut fleet, &mut close);
-        let mut patterns = HashMap::new();
-        for_each_schema(&mut fleet, &mut |schema| {
-            let pattern = schema.get("pattern").and_then(Value::as_str);
-            if let Some((pattern, regex)) = pattern.and_then(|text| Some((text, Regex::new(text).ok()?))) {
-                patterns.insert(pattern.to_owned(), regex);
-            }
-        });
-        Self { fleet, patterns }
+        let mut compiler = Compiler::new(&FLEET);
+        let fleet = compiler.node(&FLEET);
+        let agent = compiler.node(&FLEET["$defs"]["Agent"]);
+        let schedule = compiler.node(&FLEET["$defs"]["Schedule"]);
+        Self { nodes: compiler.finish(), fleet, agent, schedule }
     }
 
-    pub(super) fn fleet(&self) -> &Value {
-        &self.fleet
+    pub(super) fn nodes(&self) -> &[SchemaNode] {
+        &self.nodes
     }
+}
 
-    pub(super) fn agent(&self) -> &Value {
-        &self.fleet["$defs"]["Agent"]
-    }
-
-    pub(super) fn schedule(&self) -> &Value {
-        &self.fleet["$defs"]["Schedule"]
-    }
-
-    pub(super) fn pattern(&self, pattern: &str) -> Option<&Regex> {
-        self.patterns.get(pattern)
-    }
-
-    /// Returns the schema to which `$ref` refers, or the given schema if it has no `$ref`.
-    pub(super) fn follow<'a>(&'a self, mut schema: &'a Value) -> &'a Value {
-        while let Some(name) = schema.get("$ref").and_then(Value::as_str) {
-            schema = match name.strip_prefix("#/$defs/") {
-                Some(name) => &self.fleet["$defs"][name],
-                // `#`: a fleet inside a fleet.
-                None => &self.fleet,
-            };
-        }
-        schema
-    }
+/// Returns the schema of a fleet file as JSON.
+pub(super) fn fleet_json() -> &'static Value {
+    &FLEET
 }
 
 /// Closes an object, so that it accepts no other keys than its own.
@@ -115,7 +100,10 @@ pub(super) fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map
 
 #[cfg(test)]
 mod tests {
+    use regex::Regex;
+
     use super::*;
+    use crate::config::schema_node::follow;
 
     /// All keywords that the checker enforces, and the annotations that it does not enforce.
     const KNOWN_KEYWORDS: [&str; 35] = [
@@ -158,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_checker_understands_every_keyword() {
-        let mut fleet = SCHEMA.fleet.clone();
+        let mut fleet = FLEET.clone();
         for_each_schema(&mut fleet, &mut |schema| {
             for keyword in schema.keys() {
                 assert!(KNOWN_KEYWORDS.contains(&keyword.as_str()), "{keyword} in {schema:?}");
@@ -171,13 +159,13 @@ mod tests {
     #[test]
     fn every_value_that_is_short_for_a_map_is_marked() {
         let is_a = |schema: &Value, kind: &str| {
-            let schema = SCHEMA.follow(schema);
+            let schema = follow(&FLEET, schema);
             schema.get("type").is_some_and(|own| own == kind)
                 || schema
                     .get("oneOf")
                     .is_some_and(|words| words[0].get("const").is_some() && kind == "string")
         };
-        let unmarked = SCHEMA.fleet["$defs"].as_object().unwrap().iter().filter(|(_, schema)| {
+        let unmarked = FLEET["$defs"].as_object().unwrap().iter().filter(|(_, schema)| {
             let variants = schema.get("anyOf").and_then(Value::as_array).cloned().unwrap_or_default();
             let has = |kind| variants.iter().any(|variant| is_a(variant, kind));
             has("string") && has("object") && schema.get("x-short-for").is_none()
@@ -188,10 +176,10 @@ mod tests {
 
     #[test]
     fn every_pattern_and_format_is_known() {
-        let mut fleet = SCHEMA.fleet.clone();
+        let mut fleet = FLEET.clone();
         for_each_schema(&mut fleet, &mut |schema| {
             if let Some(pattern) = schema.get("pattern") {
-                assert!(SCHEMA.pattern(pattern.as_str().unwrap()).is_some(), "{pattern}");
+                assert!(Regex::new(pattern.as_str().unwrap()).is_ok(), "{pattern}");
             }
             if let Some(format) = schema.get("format").and_then(Value::as_str) {
                 assert!(super::super::format::is_known(format), "{format}");

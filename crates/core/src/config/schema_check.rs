@@ -7,14 +7,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::allowed_keys::{AllowedKeys, is_open, kinds_of, tag_key_of, variants_of};
 use super::hint;
-use super::node::{Entry, Location, Node, Scalar, Sources, Value};
+use super::node::{Location, Node, Scalar, Sources, Value};
 use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
-use super::schema::{ConfigSchema, SCHEMA, aliases_of};
+use super::schema_node::{SchemaNode, SchemaRef};
 use super::secret;
-use super::suggest::{closest, did_you_mean, one_of};
 
 /// Options for the interpretation of a tree.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,27 +27,28 @@ pub(super) struct CheckOptions<'a> {
     pub below: &'a str,
     /// Files of the tree, to which its paths (`x-path`) are relative. None leaves paths as they are written.
     pub sources: Option<&'a Sources>,
+    /// True if only the problems are needed. The typed value is then not made.
+    pub only_problems: bool,
 }
 
 pub(super) struct Checker<'a> {
-    pub(super) schema: &'static ConfigSchema,
-    problems: &'a mut Problems,
+    pub(super) problems: &'a mut Problems,
     pub(super) reading: CheckOptions<'a>,
-    path: Vec<Step>,
+    pub(super) path: Vec<Step>,
     /// Number of steps in the path that mark everything below as secret.
-    secret: usize,
+    pub(super) secret: usize,
     secrets: Vec<String>,
     /// Whether the value belongs to a key that holds an address.
-    is_address: bool,
+    pub(super) is_address: bool,
     addresses: Vec<String>,
-    wrong: Vec<String>,
+    pub(super) wrong: Vec<String>,
 }
 
-enum Step {
+pub(super) enum Step {
     Key {
         written: String,
-        /// Name of the key in the schema. `written` may be an alias.
-        name: String,
+        /// Name of the key in the schema, if `written` is an alias.
+        name: Option<&'static str>,
     },
     Index(usize),
 }
@@ -72,12 +71,11 @@ pub(super) struct Checked {
 /// forms can be merged.
 pub(super) fn check(
     node: &mut Node,
-    schema: &'static Json,
+    schema: SchemaRef,
     reading: CheckOptions<'_>,
     problems: &mut Problems,
 ) -> Checked {
     let mut checker = Checker {
-        schema: &SCHEMA,
         problems,
         reading,
         path: Vec::new(),
@@ -87,7 +85,7 @@ pub(super) fn check(
         addresses: Vec::new(),
         wrong: Vec::new(),
     };
-    let value = checker.value(node, node.at, schema).unwrap_or_else(|| Json::Object(JsonMap::new()));
+    let value = checker.value(node, node.at, schema.get()).unwrap_or_else(|| Json::Object(JsonMap::new()));
     let Checker { secrets, addresses, wrong, .. } = checker;
     Checked { value, secrets, addresses, wrong }
 }
@@ -95,58 +93,58 @@ pub(super) fn check(
 impl Checker<'_> {
     /// Checks a value. `blame` is the location to report for an error in a list or map as a whole, for example the
     /// location of its key.
-    fn value(&mut self, node: &mut Node, blame: Location, schema: &'static Json) -> Option<Json> {
-        let schema = self.schema.follow(schema);
+    pub(super) fn value(
+        &mut self,
+        node: &mut Node,
+        blame: Location,
+        schema: &'static SchemaNode,
+    ) -> Option<Json> {
         if node.is_null() {
             return None;
         }
-        let variants = variants_of(schema);
-        if let (false, [only]) = (schema.get("properties").is_some(), variants.as_slice()) {
-            return self.value(node, blame, only);
-        }
-        if let (Value::Scalar(scalar), Some(key)) = (&mut node.value, schema.get("x-short-for")) {
-            scalar.short_for = key.as_str();
+        if let (Value::Scalar(scalar), Some(key)) = (&mut node.value, schema.short_for) {
+            scalar.short_for = Some(key);
         }
         if matches!(&node.value, Value::Scalar(scalar) if scalar.undefined) {
             self.wrong.push(self.pointer());
             return None;
         }
-        if is_open(schema) {
+        if schema.is_open {
             return Some(self.open(node));
         }
-        let kinds = kinds_of(schema);
+        let kinds = schema.kinds.as_slice();
         if kinds.is_empty() {
-            return self.union(node, blame, &variants);
+            return self.union(node, blame, schema);
         }
         match &mut node.value {
             Value::Scalar(scalar) => {
                 self.note_secret(scalar, node.at);
-                self.scalar(scalar, node.at, schema, &kinds)
+                self.scalar(scalar, node.at, schema)
             }
             Value::List(items) if kinds.contains(&"array") => Some(self.list(items, blame, schema)),
-            Value::Map(_) if kinds.contains(&"object") => self.object(node, blame, schema, &variants),
-            Value::List(_) | Value::Map(_) => self.wrong_collection(node, blame, &kinds),
+            Value::Map(_) if kinds.contains(&"object") => self.object(node, blame, schema),
+            Value::List(_) | Value::Map(_) => self.wrong_collection(node, blame, kinds),
         }
     }
 
     /// Checks a union, such as text or a map, or a path or a list: the kind of the node decides.
-    fn union(&mut self, node: &mut Node, blame: Location, variants: &[&'static Json]) -> Option<Json> {
+    fn union(&mut self, node: &mut Node, blame: Location, schema: &'static SchemaNode) -> Option<Json> {
         let fits = |kind: &&str| match node.value {
             Value::Scalar(_) => !matches!(*kind, "array" | "object"),
             Value::List(_) => *kind == "array",
             Value::Map(_) => *kind == "object",
         };
-        let kinds: Vec<&str> =
-            variants.iter().flat_map(|schema| kinds_of(self.schema.follow(schema))).collect();
-        let fitting = variants.iter().find(|schema| kinds_of(self.schema.follow(schema)).iter().any(fits));
-        match (fitting, &node.value) {
-            (Some(schema), _) => self.value(node, blame, schema),
-            (None, Value::Scalar(scalar)) => {
+        if let Some((fitting, _)) = schema.union.iter().find(|(_, kinds)| kinds.iter().any(fits)) {
+            return self.value(node, blame, fitting.get());
+        }
+        let kinds: Vec<&str> = schema.union.iter().flat_map(|(_, kinds)| kinds.iter().copied()).collect();
+        match &node.value {
+            Value::Scalar(scalar) => {
                 let found = self.quote(scalar);
                 let help = self.hint(scalar, &kinds);
                 self.mismatch(node.at, &kinds, &found, help)
             }
-            (None, Value::List(_) | Value::Map(_)) => self.wrong_collection(node, blame, &kinds),
+            Value::List(_) | Value::Map(_) => self.wrong_collection(node, blame, &kinds),
         }
     }
 
@@ -164,203 +162,23 @@ impl Checker<'_> {
         self.mismatch(blame, kinds, found, help)
     }
 
-    fn list(&mut self, items: &mut [Node], blame: Location, schema: &'static Json) -> Json {
-        let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or_default();
+    fn list(&mut self, items: &mut [Node], blame: Location, schema: &'static SchemaNode) -> Json {
+        let least = schema.min_items;
         if u64::try_from(items.len()).is_ok_and(|count| count < least) {
             self.error(blame, format!("this list has {} items; the minimum is {least}", items.len()), None);
         }
-        let item_schema = schema.get("items").unwrap_or(&Json::Bool(true));
-        let mut list = Vec::with_capacity(items.len());
+        let item_schema = schema.items.get();
+        let mut list = Vec::with_capacity(if self.reading.only_problems { 0 } else { items.len() });
         for (index, item) in items.iter_mut().enumerate() {
             self.path.push(Step::Index(index));
             let at = item.at;
             if item.is_null() {
                 self.error(at, "this item of the list is empty".to_owned(), None);
             }
-            list.extend(self.value(item, at, item_schema));
+            list.extend(self.value(item, at, item_schema).filter(|_| !self.reading.only_problems));
             self.path.pop();
         }
         Json::Array(list)
-    }
-
-    fn object(
-        &mut self,
-        node: &mut Node,
-        blame: Location,
-        schema: &'static Json,
-        variants: &[&'static Json],
-    ) -> Option<Json> {
-        let allowed = self.allowed_keys(node, blame, schema, variants);
-        let Value::Map(map) = &mut node.value else { return None };
-        let mut out = JsonMap::new();
-        for (written, mut entry) in std::mem::take(&mut map.entries) {
-            let Some((name, property)) = allowed.find(&written) else {
-                self.unknown_key(&written, &entry, schema, &allowed);
-                map.entries.insert(written, entry);
-                continue;
-            };
-            if allowed.wrong_tag_key == Some(name) {
-                map.entries.insert(written, entry);
-                continue;
-            }
-            self.path.push(Step::Key { written: written.clone(), name: name.to_owned() });
-            let value = self.property(&written, &mut entry, property);
-            if !map.entries.contains_key(name) || self.report_second_name(&written, name, entry.key_at) {
-                out.extend(value.map(|value| (name.to_owned(), value)));
-                map.entries.insert(name.to_owned(), entry);
-            }
-            self.path.pop();
-        }
-        if !self.reading.partial {
-            self.missing_keys(node, blame, &allowed);
-        }
-        Some(Json::Object(out))
-    }
-
-    /// Reports a key that is given under two of its names. In a herdctl fleet this is only a warning, because in
-    /// herdctl `cron` overrides `expression`. Returns true if the second value counts, that is, if it is written under
-    /// an alias.
-    fn report_second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
-        let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
-        let message = format!("`{written}` is another name of a key that is already given");
-        self.report(severity, at, message, Some("keep one of the two".to_owned()));
-        written != name
-    }
-
-    /// Checks the value of a key, and reports a key that is pending, without effect, renamed or not allowed in this
-    /// file.
-    fn property(&mut self, written: &str, entry: &mut Entry, property: &'static Json) -> Option<Json> {
-        if !entry.node.is_null() {
-            self.remarks(written, entry.key_at, property);
-        }
-        let (outer, flag) = (self.reading, |keyword| property.get(keyword).is_some());
-        if flag("x-secret") && !matches!(entry.node.value, Value::Scalar(_)) {
-            self.problems.secret_at(entry.key_at);
-        }
-        self.reading.partial |= flag("x-partial");
-        self.secret += usize::from(flag("x-secret"));
-        let is_uri = property.get("format").is_some_and(|format| format == "uri");
-        let outer_is_address = std::mem::replace(&mut self.is_address, is_uri || flag("x-address"));
-        let blame = if matches!(entry.node.value, Value::Scalar(_)) { entry.node.at } else { entry.key_at };
-        let value = self.value(&mut entry.node, blame, property);
-        self.is_address = outer_is_address;
-        self.secret -= usize::from(flag("x-secret"));
-        self.reading = outer;
-        value
-    }
-
-    fn remarks(&mut self, written: &str, at: Location, property: &Json) {
-        let word = |keyword| property.get(keyword).and_then(Json::as_str);
-        if let Some(pending) = word("x-pending") {
-            self.warning(at, format!("`{written}` is accepted, but {pending}"), None);
-        }
-        if let Some(instead) = word("x-herdctl") {
-            self.warning(at, format!("`{written}` has no effect here: {instead}"), None);
-        }
-        let old_name = aliases_of(property).any(|(alias, old)| old && alias == written);
-        if let (true, Some(Step::Key { name, .. })) = (old_name, self.path.last()) {
-            self.warning(at, format!("`{written}` is the old name of `{name}`"), None);
-        }
-        if self.reading.agent_file && property.get("x-fleet-only").is_some() {
-            let help = "set it in the fleet file, under `defaults` or the agent's `overrides`";
-            self.error(
-                at,
-                format!("`{written}` is not allowed in an agent's own file"),
-                Some(help.to_owned()),
-            );
-        }
-    }
-
-    /// Returns the properties that apply here: the properties of the object and of the variant that `type` names.
-    fn allowed_keys(
-        &mut self,
-        node: &Node,
-        blame: Location,
-        schema: &'static Json,
-        variants: &[&'static Json],
-    ) -> AllowedKeys {
-        let own = schema.get("properties").is_some().then_some(schema);
-        let more = schema.get("additionalProperties").filter(|more| more.as_bool() != Some(false));
-        let mut allowed =
-            AllowedKeys { applicable: own.into_iter().collect(), more, sure: true, ..AllowedKeys::default() };
-        let Some(tag) = tag_key_of(variants) else { return allowed };
-        let word_of =
-            |variant: &'static Json| variant["properties"][tag]["const"].as_str().unwrap_or_default();
-        let words: Vec<&str> = variants.iter().map(|variant| word_of(variant)).collect();
-        let written = node.get(tag).and_then(Node::text);
-        let chosen = written.and_then(|text| variants.iter().find(|variant| word_of(variant) == text));
-        if let Some(variant) = chosen {
-            allowed.applicable.push(variant);
-            allowed.variants = variants.to_vec();
-            allowed.tag_value = Some(word_of(variant));
-            return allowed;
-        }
-        // If the variant is not known, allow the keys of all variants, so that a key is reported only if no variant has
-        // it.
-        allowed.applicable.extend(variants);
-        allowed.sure = false;
-        if let Some(Node { value: Value::Scalar(scalar), at }) = node.get(tag).filter(|_| written.is_some()) {
-            allowed.wrong_tag_key = Some(tag);
-            self.path.push(Step::key(tag));
-            self.not_one_of(scalar, *at, &words);
-            self.path.pop();
-        } else if !self.reading.partial && node.get(tag).is_none() {
-            self.error(blame, format!("`{tag}` is missing"), Some(format!("it is one of {}", one_of(words))));
-        }
-        allowed
-    }
-
-    fn missing_keys(&mut self, node: &Node, blame: Location, allowed: &AllowedKeys) {
-        if !allowed.sure {
-            return;
-        }
-        let required =
-            allowed.applicable.iter().filter_map(|schema| schema.get("required")?.as_array()).flatten();
-        for name in required.filter_map(Json::as_str) {
-            if node.get(name).is_none() {
-                let other = allowed.find(name).and_then(|(_, property)| aliases_of(property).next());
-                let shown = other.filter(|(_, old)| !old).map_or(name, |(alias, _)| alias);
-                let of = allowed.tag_value.map(|tag| format!(" (for `type: {tag}`)")).unwrap_or_default();
-                self.error(blame, format!("`{shown}` is missing{of}"), None);
-            }
-        }
-    }
-
-    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, allowed: &AllowedKeys) {
-        let strict = schema.get("x-strict").is_some();
-        let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
-        let hint = hint::of_key(&self.names(), key).map(str::to_owned);
-        self.path.push(Step::key(key));
-        let elsewhere = allowed.types_with(key);
-        let (message, help) = match allowed.tag_value {
-            Some(tag) if !elsewhere.is_empty() => {
-                let types: Vec<String> = elsewhere.iter().map(|word| format!("type: {word}")).collect();
-                let help = format!("it belongs to {}", one_of(types.iter().map(String::as_str)));
-                (format!("`{key}` does not belong to `type: {tag}`"), Some(help))
-            }
-            _ => {
-                let close = || did_you_mean(key, allowed.names());
-                (format!("unknown key `{key}`"), hint.or_else(close).or_else(|| allowed.list()))
-            }
-        };
-        // A value that belongs to a secret key is also secret under a misspelt name.
-        let meant = closest(key, allowed.names()).and_then(|name| allowed.find(name));
-        let meant_secret = meant.is_some_and(|(_, property)| property.get("x-secret").is_some());
-        if meant_secret || secret::looks_secret(key) {
-            self.problems.secret_at(entry.key_at);
-            self.problems.secret_at(entry.node.at);
-        }
-        self.report(severity, entry.key_at, message, help);
-        self.path.pop();
-        if severity == Severity::Error && !self.is_agent_or_schedule() {
-            self.wrong.push(self.pointer());
-        }
-    }
-
-    /// Checks whether this section is an agent or a schedule. If an agent or a schedule has an unknown key, its other
-    /// keys are still used, so that their errors are found too.
-    fn is_agent_or_schedule(&self) -> bool {
-        matches!(*self.names().as_slice(), [] | ["schedules", _])
     }
 
     /// Converts a value without a schema; its variables may still be secret.
@@ -368,7 +186,7 @@ impl Checker<'_> {
         match &node.value {
             Value::Scalar(scalar) => {
                 self.note_secret(scalar, node.at);
-                untyped(scalar)
+                if self.reading.only_problems { Json::Null } else { untyped(scalar) }
             }
             Value::List(items) => {
                 let mut list = Vec::new();
@@ -428,9 +246,9 @@ impl Checker<'_> {
     }
 
     /// Returns the keys from the root of the tree to here, with their names in the schema.
-    fn names(&self) -> Vec<&str> {
+    pub(super) fn names(&self) -> Vec<&str> {
         let keys = self.path.iter().filter_map(|step| match step {
-            Step::Key { name, .. } => Some(name.as_str()),
+            Step::Key { written, name } => Some(name.unwrap_or(written.as_str())),
             Step::Index(_) => None,
         });
         keys.collect()
@@ -477,11 +295,11 @@ impl Checker<'_> {
         self.report(Severity::Error, at, message, help);
     }
 
-    fn warning(&mut self, at: Location, message: String, help: Option<String>) {
+    pub(super) fn warning(&mut self, at: Location, message: String, help: Option<String>) {
         self.report(Severity::Warning, at, message, help);
     }
 
-    fn report(&mut self, severity: Severity, at: Location, message: String, help: Option<String>) {
+    pub(super) fn report(&mut self, severity: Severity, at: Location, message: String, help: Option<String>) {
         let mut key = self.reading.below.to_owned();
         for step in &self.path {
             _ = match step {
@@ -493,11 +311,14 @@ impl Checker<'_> {
         self.problems.add(Problem { severity, ..Problem::error(at, message).key(key).help(help) });
     }
 
-    fn pointer(&self) -> String {
+    pub(super) fn pointer(&self) -> String {
         let mut pointer = String::new();
         for step in &self.path {
             _ = match step {
-                Step::Key { name, .. } => write!(pointer, "/{}", name.replace('~', "~0").replace('/', "~1")),
+                Step::Key { written, name } => {
+                    let name = name.unwrap_or(written.as_str());
+                    write!(pointer, "/{}", name.replace('~', "~0").replace('/', "~1"))
+                }
                 Step::Index(index) => write!(pointer, "/{index}"),
             };
         }
@@ -506,7 +327,7 @@ impl Checker<'_> {
 }
 
 impl Step {
-    fn key(name: &str) -> Self {
-        Self::Key { written: name.to_owned(), name: name.to_owned() }
+    pub(super) fn key(name: &str) -> Self {
+        Self::Key { written: name.to_owned(), name: None }
     }
 }

@@ -242,15 +242,15 @@ fn work_source_paths_are_relative_to_the_file_that_names_them() {
     ];
     let loaded = load_files(&files, &[]);
     fine(&loaded);
-    let path = |source: &Option<ConfiguredSource>| match source {
+    let path = |source: Option<&ConfiguredSource>| match source {
         Some(ConfiguredSource::Files { path, .. }) => path.clone(),
         other => panic!("{other:?}"),
     };
     let agents = &loaded.roster.agents;
-    let of_agents: Vec<_> = agents.iter().map(|agent| path(&agent.work_source)).collect();
+    let of_agents: Vec<_> = agents.iter().map(|agent| path(agent.work_source.as_ref())).collect();
     assert_eq!(of_agents, ["/fleet/tasks", "/fleet/sub/mine", "/all/tasks"]);
     let of_schedules: Vec<_> =
-        agents[1].schedules.iter().map(|schedule| path(&schedule.work_source)).collect();
+        agents[1].schedules.iter().map(|schedule| path(schedule.work_source.as_deref())).collect();
     assert_eq!(of_schedules, ["/fleet/sub/mine", "/fleet/t"]);
 }
 

@@ -54,7 +54,7 @@ fn a_herdctl_config_becomes_agents_and_schedules() {
 fn a_work_source_inherits_key_by_key() {
     let loaded = everything("herdctl.yaml");
     let Some(ConfiguredSource::Github { repo, labels, exclude_labels, .. }) =
-        &loaded.roster.agents[0].schedules[0].work_source
+        loaded.roster.agents[0].schedules[0].work_source.as_deref()
     else {
         panic!("no work source")
     };

@@ -68,7 +68,7 @@ fn a_work_source_without_a_repository_uses_that_of_its_agent() {
         fine(&loaded);
         assert_eq!(loaded.warnings(), 0, "{:?}", lines(&loaded));
         let agent = &loaded.roster.agents[0];
-        for source in [&agent.work_source, &agent.schedules[0].work_source] {
+        for source in [agent.work_source.as_ref(), agent.schedules[0].work_source.as_deref()] {
             let Some(ConfiguredSource::Github { repo, .. }) = source else { panic!("{source:?}") };
             assert_eq!(repo.as_deref(), Some("o/r"));
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::config::LoadedConfig;
 use cowhand_core::server::ServerConfig;
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +29,11 @@ impl ListenArgs {
 
     /// Returns the settings of the server. Returns none if no server is wanted, or if the config has errors, which the
     /// start of the fleet reports.
-    pub(super) fn server(&self, file: &Path) -> Option<ServerConfig> {
-        let loaded = config::load(file).loaded;
+    pub(super) fn server_of(&self, loaded: &LoadedConfig) -> Option<ServerConfig> {
         if self.no_server || loaded.errors() > 0 {
             return None;
         }
-        let server = loaded.roster.server;
+        let server = loaded.roster.server.clone();
         match self.listen {
             Some(listen) => Some(ServerConfig { enabled: true, listen, listen_chosen: true, ..server }),
             None => Some(server).filter(|server| server.enabled),
@@ -43,7 +43,9 @@ impl ListenArgs {
     /// Returns the default address, which another program may already use. Returns none if the config or the command
     /// line has an address, or if there is no server.
     pub(super) fn default_address(&self, file: &Path) -> Option<SocketAddr> {
-        self.server(file).filter(|server| !server.listen_chosen).map(|server| server.listen)
+        self.server_of(&config::load(file).loaded)
+            .filter(|server| !server.listen_chosen)
+            .map(|server| server.listen)
     }
 
     /// Returns the same options as arguments, for a daemon in the background.

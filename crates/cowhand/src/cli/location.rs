@@ -98,9 +98,9 @@ impl FleetLocation {
     }
 
     /// Fails if the daemon of an including fleet runs the agents of this fleet, or the daemon of a sub-fleet runs some
-    /// of them.
-    pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
-        if let Some(part) = self.running_part() {
+    /// of them. `files` are the files of this fleet.
+    pub(super) fn refuse_second_daemon(&self, files: &[PathBuf]) -> Result<(), Failure> {
+        if let Some(part) = self.running_part(files) {
             let (own_config, config_option, part) =
                 (self.config.display(), config_argument(&part), part.display());
             let message = format!(
@@ -148,7 +148,7 @@ impl FleetLocation {
 
     /// Returns advice if a start would fail because of another daemon, the disk, or another store.
     fn instead_of_start(&self) -> Option<String> {
-        if let Some(part) = self.running_part() {
+        if let Some(part) = self.running_part(&config::load(&self.config).files) {
             let (config_option, own_config) = (config_argument(&part), config_argument(&self.config));
             return Some(format!(
                 "a daemon runs its part {}; `cowhand {config_option} stop` ends that one, and `cowhand {own_config} start -d` then starts it",
@@ -175,17 +175,17 @@ impl FleetLocation {
         Failure::new(Exit::NoDaemon, format!("no daemon runs for {}; {instead}", self.config.display()))
     }
 
-    /// Returns the config of a sub-fleet whose own daemon runs.
-    fn running_part(&self) -> Option<PathBuf> {
-        let files = config::load(&self.config).files;
-        files.into_iter().find(|file| {
+    /// Returns the config of a sub-fleet whose own daemon runs. `files` are the files of this fleet.
+    fn running_part(&self, files: &[PathBuf]) -> Option<PathBuf> {
+        let running = files.iter().find(|file| {
             let state = StateFolder::beside(file);
             let runs_it = || {
                 let options = StartOptions::read(&state).ok().and_then(|options| options.config);
                 options.is_some_and(|config| config.file_name() == file.file_name())
             };
             file.parent() != self.config.parent() && state.is_locked() && runs_it()
-        })
+        });
+        running.cloned()
     }
 
     /// Sends a request to the daemon or, if none runs, to the store.

@@ -10,6 +10,7 @@ use super::log::LogFormat;
 use super::start_options::StartOptions;
 use super::stop::stop;
 use super::{Failure, background, number, print, restart_check};
+use cowhand_engine::config;
 use cowhand_web::api::DaemonStopRequest;
 
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ impl RestartArgs {
         let (location, search_note) = FleetLocation::search(config)?;
         search_note.into_iter().for_each(print::note);
         let Self { stop_timeout, listen, log_format, json } = self;
-        location.refuse_second_daemon()?;
+        location.refuse_second_daemon(&config::load(&location.config).files)?;
         let new_options = StartOptions { listen, stop_timeout, log_format, config: None };
         let options = StartOptions::read(&location.state)?.overridden_by(new_options);
         wait(restart_check::check(&location, &options.listen))?;

@@ -51,7 +51,7 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
     let result = Store::check_location(&store).await;
     result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     check_attempts(location, loaded.roster.store.as_deref()).await?;
-    match listen.server(&location.config) {
+    match listen.server_of(&loaded) {
         Some(settings) => check_address(settings, &daemon).await,
         None => Ok(()),
     }

@@ -17,12 +17,13 @@ use super::log::{self, LogFormat};
 use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::threads::daemon_runtime;
 use super::{Exit, Failure, background, number};
-use cowhand_engine::config::ConfigWatch;
+use cowhand_engine::config::{self, ConfigWatch, FromDisk};
 use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
 use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
 use cowhand_store::StoreError;
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Socket};
 use cowhand_web::server::{HttpListener, JobSocket, ListenError};
@@ -64,7 +65,9 @@ impl StartArgs {
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
-            let location = Self::location(config)?;
+            let (location, note) = FleetLocation::search(config)?;
+            location.refuse_second_daemon(&config::load(&location.config).files)?;
+            location.note(note);
             return background::start(&location, &self.start_options(), self.fresh, self.json);
         }
         log::begin(self.log_format);
@@ -77,13 +80,6 @@ impl StartArgs {
         })
     }
 
-    fn location(config: Option<&Path>) -> Result<FleetLocation, Failure> {
-        let (location, search_note) = FleetLocation::search(config)?;
-        location.refuse_second_daemon()?;
-        location.note(search_note);
-        Ok(location)
-    }
-
     fn start_options(&self) -> StartOptions {
         StartOptions {
             listen: self.listen.clone(),
@@ -94,7 +90,11 @@ impl StartArgs {
     }
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
-        let location = Self::location(config)?;
+        let (location, note) = FleetLocation::search(config)?;
+        // A large config takes a while, so it is read only once.
+        let read = config::load(&location.config);
+        location.refuse_second_daemon(&read.files)?;
+        location.note(note);
         if self.is_detached {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid()
@@ -104,9 +104,9 @@ impl StartArgs {
         }
         let program = std::env::current_exe()
             .map_err(|error| cannot("cannot find the path of this program", &error))?;
-        let files = ConfigWatch::new(&location.config);
+        let files = ConfigWatch::new(&read.watched);
         let start_options = StartOptions { config: Some(location.config.clone()), ..self.start_options() };
-        let server = self.listen.server(&location.config);
+        let server = self.listen.server_of(&read.loaded);
         let (agents, state) = (AgentSource::Config(location.config), location.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
         let options = Options {
@@ -120,14 +120,15 @@ impl StartArgs {
         };
         let runtime = daemon_runtime().map_err(|error| cannot("cannot start the Tokio runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
-        runtime.block_on(serve(options, server, files, stop, start_options))
+        runtime.block_on(serve(options, read, server, files, stop, start_options))
     }
 }
 
 async fn serve(
     options: Options,
+    read: FromDisk,
     server: Option<Settings>,
-    files: ConfigWatch,
+    mut files: ConfigWatch,
     stop: Stop,
     start_options: StartOptions,
 ) -> Result<(), Failure> {
@@ -136,13 +137,12 @@ async fn serve(
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
-    let mut files = Box::pin(files.change());
     let listener = match server {
         Some(settings) => Some(bind(settings, &options.state).await?),
         None => None,
     };
     let url = listener.as_ref().map(HttpListener::url);
-    let fleet = Arc::new(Fleet::start(options).await?);
+    let fleet = Arc::new(Fleet::start_with(options, Some(read)).await?);
     if let Err(error) = start_options.write(fleet.state_folder()) {
         warn!("cannot store the options of this start, so `cowhand restart` will not use them: {error}");
     }
@@ -179,9 +179,11 @@ async fn serve(
             _ = interrupt.recv() => fleet.begin_stop(stop),
             _ = terminate.recv() => fleet.begin_stop(stop),
             _ = hangup.recv() => reload(&fleet).await,
-            watch = &mut files => {
+            () = files.change() => {
                 reload(&fleet).await;
-                files.set(watch.change());
+                // The config may now have other files.
+                let read = fleet.watched_files();
+                files = run_blocking(move || ConfigWatch::new(&read)).await;
             }
         }
     }

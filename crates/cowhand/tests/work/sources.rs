@@ -32,7 +32,7 @@ fn agent(source: Option<ConfiguredSource>) -> Agent {
 
 fn with_schedule(mut agent: Agent, source: Option<ConfiguredSource>) -> Agent {
     let mut schedule = Schedule::new(&agent.name, "poll".parse().unwrap(), TriggerConfig::Manual {});
-    schedule.work_source = source;
+    schedule.work_source = source.map(Box::new);
     agent.schedules.push(schedule);
     agent
 }

@@ -17,7 +17,7 @@ use crate::secrets;
 use crate::state::StateFolder;
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::named_file;
-pub use watch::ConfigWatch;
+pub use watch::{ConfigWatch, WatchedFile};
 
 /// Names of config files; the first that exists in a directory is used.
 const NAMES: [&str; 4] = ["cowhand.yaml", "cowhand.yml", "herdctl.yaml", "herdctl.yml"];
@@ -125,14 +125,18 @@ pub struct FromDisk {
     /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead if
     /// they existed.
     pub files: Vec<PathBuf>,
-    /// The subset of `files` that can change the config of this fleet.
-    pub watched: Vec<PathBuf>,
+    /// The subset of `files` that can change the config of this fleet, as they were just before they were read.
+    pub watched: Vec<WatchedFile>,
+    /// Names of the variables that the config names as secrets.
+    pub named: Vec<String>,
 }
 
 /// Loads a fleet with the environment of this process and the `.env` beside the root file. A variable of the
 /// environment takes precedence over the same variable of the `.env`.
 pub fn load(file: &Path) -> FromDisk {
     let dotenv = file.with_file_name(".env");
+    let mut files = vec![dotenv.clone()];
+    let mut watched = vec![WatchedFile::new(dotenv.clone())];
     let (variables, env_notes) = match read(&dotenv) {
         Ok(text) => env_file::parse(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
@@ -142,9 +146,9 @@ pub fn load(file: &Path) -> FromDisk {
         let real = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         real.or_else(|| variables.get(name).cloned())
     };
-    let mut watched = vec![dotenv];
     let mut read = |path: &Path| {
-        watched.push(path.to_owned());
+        files.push(path.to_owned());
+        watched.push(WatchedFile::new(path.to_owned()));
         read(path)
     };
     let outside = ConfigEnvironment {
@@ -155,7 +159,7 @@ pub fn load(file: &Path) -> FromDisk {
         now: Timestamp::now(),
     };
     let loaded = load_files(file, outside);
-    secrets::remember_config(&loaded, &variables);
+    let named = secrets::remember_config(&loaded, &variables);
     let mut notes = env_notes.clone();
     notes.extend(inherited_environment(&loaded));
     notes.extend(left_by_herdctl(file));
@@ -163,10 +167,10 @@ pub fn load(file: &Path) -> FromDisk {
     // A file with another name is used only if somebody names it, so no other file replaces it.
     let is_usual = file.file_name().is_some_and(|own| NAMES.iter().any(|name| own == *name));
     if is_usual {
-        watched.extend(preferred.iter().cloned());
+        watched.extend(preferred.iter().cloned().map(WatchedFile::new));
     }
-    let files = watched.iter().cloned().chain(preferred).collect();
-    FromDisk { loaded, variables, notes, env_notes, files, watched }
+    files.extend(preferred);
+    FromDisk { loaded, variables, notes, env_notes, files, watched, named }
 }
 
 /// Returns a note if agents get the daemon's whole environment, as they do under herdctl.

@@ -31,7 +31,6 @@ use cowhand_core::roster::Roster;
 use cowhand_core::uptime::Uptime;
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -50,8 +49,8 @@ use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
 use crate::lifecycle::Lifecycle;
-use crate::loaded::Loaded;
-use crate::secrets::{kept, redactor_over};
+use crate::loaded::{Loaded, ShownConfig};
+use crate::secrets::{self, kept, redactor_over};
 use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
 use crate::trigger::Registry;
@@ -112,7 +111,7 @@ impl Daemon {
         let started = clock.reading();
         let (uptime, presence) = uptime::begin(&store, &node, state.path(), started).await?;
         state.write_store_mark(&mark).map_err(state_error)?;
-        for empty in store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await? {
+        for empty in store.load_schedules(Arc::clone(&loaded.roster), clock.now()).await? {
             warn!("{empty}");
         }
         loaded.earlier_secrets = kept::of_attempts(&state);
@@ -413,9 +412,10 @@ const DRAIN_POLL_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_millis
 /// Time before a failed plan is retried.
 const PLAN_RETRY_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
-/// Loads the config files and the `.env` of a fleet. If there are errors, returns all of them as one report.
-pub fn load(file: &std::path::Path) -> Result<ConfigContents, FleetError> {
-    let config::FromDisk { loaded, variables, notes, files, .. } = config::load(file);
+/// Returns the contents of a config that was read, and logs its warnings. If there are errors, returns all of them as
+/// one report. `file` is the root file.
+pub fn contents(file: &std::path::Path, read: config::FromDisk) -> Result<ConfigContents, FleetError> {
+    let config::FromDisk { loaded, variables, notes, files, named, .. } = read;
     for note in notes {
         warn!("{note}");
     }
@@ -427,17 +427,28 @@ pub fn load(file: &std::path::Path) -> Result<ConfigContents, FleetError> {
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
-    Ok(ConfigContents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
+    let shown = Some(ShownConfig::of(&loaded.shown));
+    Ok(ConfigContents { roster: loaded.roster, variables, shown, files, named })
 }
 
 /// The contents of a fleet's config.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ConfigContents {
     pub roster: Roster,
     /// Variables of the `.env`.
     pub variables: HashMap<String, String>,
     /// The config as it is shown to people, without secrets; `None` if the fleet was not loaded from a file.
-    pub shown: Option<Value>,
+    pub shown: Option<ShownConfig>,
     /// Files that the loader tried to read, existing or not, and files that would be read instead if they existed.
     pub files: Vec<PathBuf>,
+    /// Names of the variables that the config names as secrets.
+    pub named: Vec<String>,
+}
+
+impl ConfigContents {
+    /// Returns the contents of a config without files.
+    pub fn of(roster: Roster, variables: HashMap<String, String>) -> Self {
+        let named = secrets::named::variables(&roster, None);
+        Self { roster, variables, shown: None, files: Vec::new(), named }
+    }
 }

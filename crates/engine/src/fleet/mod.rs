@@ -19,6 +19,7 @@ mod webhook_problems;
 mod work;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -35,12 +36,13 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::config::{self, FromDisk, WatchedFile};
 use crate::context::Engine;
-use crate::daemon::{ConfigContents, Daemon, load};
+use crate::daemon::{ConfigContents, Daemon, contents};
 use crate::doctor::Subject;
 use crate::herdctl::Import;
 use crate::lifecycle::Lifecycle;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, ShownConfig};
 use crate::secrets;
 use crate::state::{LockState, StateFolder};
 use crate::tls::Certificate;
@@ -98,6 +100,8 @@ pub struct Fleet {
     engine: Arc<Engine>,
     source_inputs: SourceInputs,
     config: Option<PathBuf>,
+    /// Files of the config when it was last read.
+    watched: watch::Sender<Arc<[WatchedFile]>>,
     lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
     /// Signal of requested reloads of the config.
@@ -173,21 +177,32 @@ impl Options {
 impl Fleet {
     /// Locks the state folder, opens the store, recovers running attempts and starts the daemon.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
+        // The config is loaded on this thread, because memory that a blocking thread frees stays with that thread's
+        // allocator.
+        let read = match &options.agents {
+            AgentSource::Config(file) => Some(config::load(file)),
+            AgentSource::Given(_) => None,
+        };
+        Self::start_with(options, read).await
+    }
+
+    /// Starts a fleet as `start` does. `read` is the config of its root file, if the caller has just read it.
+    pub async fn start_with(options: Options, read: Option<FromDisk>) -> Result<Self, FleetError> {
         let Options { agents, state, clock, program, work_sources, triggers, fresh } = options;
         // Keepers run in another working directory.
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
-        let (config, base, contents) = match agents {
+        let (config, base, contents, watched) = match agents {
             AgentSource::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
-                // The config is loaded on this thread, because memory that a blocking thread frees stays with that
-                // thread's allocator.
-                let loaded = load(&file)?;
-                (Some(file), base, loaded)
+                let mut read = read.unwrap_or_else(|| config::load(&file));
+                let watched = std::mem::take(&mut read.watched);
+                let contents = contents(&file, read)?;
+                (Some(file), base, contents, watched)
             }
             AgentSource::Given(roster) => {
-                let contents = ConfigContents { roster: check_names(roster)?, ..ConfigContents::default() };
-                (None, PathBuf::new(), contents)
+                let contents = ConfigContents::of(check_names(roster)?, HashMap::new());
+                (None, PathBuf::new(), contents, Vec::new())
             }
         };
         let source_inputs = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
@@ -213,6 +228,7 @@ impl Fleet {
             engine,
             source_inputs,
             config,
+            watched: watch::Sender::new(watched.into()),
             lifecycle,
             ended,
             reloads,
@@ -253,7 +269,12 @@ impl Fleet {
 
     /// Returns the config as it runs, merged and with masked secrets; `None` if the agents did not come from a file.
     pub fn config(&self) -> Option<Value> {
-        self.engine.loaded().shown.clone()
+        self.engine.loaded().shown.as_ref().map(ShownConfig::value)
+    }
+
+    /// Returns the files of the config as they were when it was last read, even if it was refused.
+    pub fn watched_files(&self) -> Arc<[WatchedFile]> {
+        Arc::clone(&self.watched.borrow())
     }
 
     /// Returns the number of the last event before this fleet was started.
@@ -330,7 +351,7 @@ impl Fleet {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let roster = check_names(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.apply(ConfigContents { roster, variables, ..ConfigContents::default() }, guard).await?;
+        self.apply(ConfigContents::of(roster, variables), guard).await?;
         Ok(())
     }
 
@@ -346,7 +367,13 @@ impl Fleet {
         self.certificate_problem.send_replace(self.check_certificate().await);
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let file = config.clone();
-        let (contents, is_missing) = run_blocking(move || (load(&file), !file.exists())).await;
+        let (contents, watched, is_missing) = run_blocking(move || {
+            let mut read = config::load(&file);
+            let watched = std::mem::take(&mut read.watched);
+            (contents(&file, read), watched, !file.exists())
+        })
+        .await;
+        self.watched.send_replace(watched.into());
         let refused = RefusedConfig { at: self.engine.clock.now(), is_missing };
         let was_refused = self.config_refused.send_replace(contents.is_err().then_some(refused)).is_some();
         let contents = match contents {
@@ -417,8 +444,7 @@ impl Fleet {
         let (engine, loaded) = (Arc::clone(&self.engine), self.source_inputs.loaded(contents));
         let applied = tokio::spawn(async move {
             let _guard = guard;
-            let empty =
-                engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
+            let empty = engine.store.load_schedules(Arc::clone(&loaded.roster), engine.clock.now()).await?;
             for empty in &empty {
                 warn!("{empty}");
             }
@@ -538,12 +564,11 @@ struct SourceInputs {
 impl SourceInputs {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
     fn loaded(&self, contents: ConfigContents) -> Loaded {
-        let ConfigContents { roster, variables, shown, files } = contents;
+        let ConfigContents { roster, variables, shown, files, named } = contents;
         let writable = sandbox::writable(&roster);
         let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.writable(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
-        let named = secrets::named::variables(&roster, shown.as_ref());
         let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
         let mut loaded =
             Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor };

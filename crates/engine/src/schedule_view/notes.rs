@@ -329,7 +329,7 @@ fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) ->
 /// Lists the checks and the work source that prepare a firing of the schedule, in their order. Returns `None` if the
 /// config no longer has any of them.
 pub fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
-    let source = schedule.work_source.as_ref().map(|source| match source {
+    let source = schedule.work_source.as_deref().map(|source| match source {
         ConfiguredSource::Github { repo, .. } => {
             format!("the work source github {}", repo.as_deref().unwrap_or_default())
         }

@@ -47,12 +47,14 @@ pub fn redactor_without_daemon(
     redactor_of(&SecretInputs { roster, variables, context, named: &named, earlier: &earlier }, None)
 }
 
-/// Makes the secrets of a config known to this process, even if the config has errors.
-pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String, String>) {
+/// Makes the secrets of a config known to this process, even if the config has errors. Returns the names of the variables
+/// that the config names as secrets.
+pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String, String>) -> Vec<String> {
     let (roster, context) = (&loaded.roster, SourceContext::of_base(Path::new(""), variables.clone()));
     let named = named::variables(roster, Some(&loaded.shown));
     let inputs = SecretInputs { roster, variables, context: &context, named: &named, earlier: &[] };
     process::remember(&redactor_of(&inputs, None));
+    named
 }
 
 /// The values that contain or name the secrets of a fleet.

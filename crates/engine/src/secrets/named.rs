@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use cowhand_core::roster::Roster;
+use cowhand_core::trigger::TriggerConfig;
 use serde_json::Value;
 
 /// Returns the names of these variables for a whole fleet, from its agents, from its schedules, and from keys that only
@@ -12,14 +13,15 @@ pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
     let mut names = BTreeSet::new();
     for agent in &roster.agents {
         names.extend(agent.chat_secret_variables.iter().cloned());
-        for part in [written(&agent.work_source), written(&agent.hooks), written(&agent.trust)] {
-            look_in(&part, &mut names);
+        look_in_part(agent.work_source.as_ref(), &mut names);
+        look_in_part(agent.trust.as_ref(), &mut names);
+        if agent.hooks.all().next().is_some() {
+            look_in_part(Some(&agent.hooks), &mut names);
         }
         for schedule in &agent.schedules {
-            for part in [written(&schedule.trigger), written(&schedule.work_source), written(&schedule.trust)]
-            {
-                look_in(&part, &mut names);
-            }
+            look_in_part(Some(&schedule.trigger).filter(|trigger| may_name(trigger)), &mut names);
+            look_in_part(schedule.work_source.as_ref(), &mut names);
+            look_in_part(schedule.trust.as_ref(), &mut names);
         }
     }
     if let Some(shown) = shown {
@@ -28,9 +30,28 @@ pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Returns a part of the config as it is written in a file.
-fn written(part: &impl serde::Serialize) -> Value {
-    serde_json::to_value(part).unwrap_or_default()
+/// Checks whether a trigger of this type can have keys for secrets.
+const fn may_name(trigger: &TriggerConfig) -> bool {
+    match trigger {
+        TriggerConfig::Webhook { .. }
+        | TriggerConfig::GithubIssues { .. }
+        | TriggerConfig::GithubPullRequests { .. }
+        | TriggerConfig::Custom { .. } => true,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Chat { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. } => false,
+    }
+}
+
+/// Looks for names in a part of the config, as it is written in a file.
+fn look_in_part(part: Option<&impl serde::Serialize>, names: &mut BTreeSet<String>) {
+    if let Some(part) = part {
+        look_in(&serde_json::to_value(part).unwrap_or_default(), names);
+    }
 }
 
 fn look_in(value: &Value, names: &mut BTreeSet<String>) {

@@ -60,7 +60,7 @@ impl Dispatch<'_> {
         let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
         if key.event().is_some() && is_too_long(&firing_context.task) {
             Some((SkipReason::Filtered, Some(BY_TRIGGER_LIMIT.to_owned())))
-        } else if !self.schedule.filter.passes(firing_context) {
+        } else if !self.schedule.passes_filter(firing_context) {
             Some((SkipReason::Filtered, Some(BY_FILTER.to_owned())))
         } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {
             Some((SkipReason::OutsideHours, timing.closed_by(now, zone).map(ClosedBy::sentence)))

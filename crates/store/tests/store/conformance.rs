@@ -23,6 +23,7 @@ use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, no_such_job, on_bot
 
 on_both! {
     schedules_are_loaded_once_and_re_armed_when_they_change,
+    unchanged_schedules_are_not_written,
     a_firing_makes_one_job_and_one_row,
     a_firing_that_does_not_run_has_a_row,
     a_delay_is_done_after_it_fired,
@@ -107,6 +108,26 @@ async fn schedules_are_loaded_once_and_re_armed_when_they_change(db: TestDb) {
     store.load_schedules(roster(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(180)).await.unwrap();
     let back = &store.schedules().await.unwrap()[1];
     assert_eq!((back.armed_at, back.absent_since), (at(180), None), "what passed meanwhile is not made up");
+}
+
+/// A load of unchanged schedules needs the same few statements for any number of schedules, and a changed schedule adds a
+/// few.
+async fn unchanged_schedules_are_not_written(db: TestDb) {
+    let store = db.open().await;
+    let statements = async |triggers: &[&str], second| {
+        let before = store.statement_counts().statements;
+        store.load_schedules(roster(triggers), at(second)).await.unwrap();
+        store.statement_counts().statements - before
+    };
+    let few = [HOURLY; 2];
+    statements(&few, 0).await;
+    let unchanged = statements(&few, 1).await;
+    let mut many = [HOURLY; 100];
+    assert!(statements(&many, 2).await >= 98, "each new schedule is written");
+    assert_eq!(statements(&many, 3).await, unchanged);
+    many[50] = r#"{"type":"cron","expression":"@daily"}"#;
+    assert!(statements(&many, 4).await <= unchanged + 6);
+    assert_eq!(statements(&many, 5).await, unchanged);
 }
 
 async fn a_firing_makes_one_job_and_one_row(db: TestDb) {

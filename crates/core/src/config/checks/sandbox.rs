@@ -56,8 +56,8 @@ fn check_one(
     (node, at): (Option<&Node>, Location),
     key: &str,
 ) {
-    let own = schedule.map_or(&agent.sandbox_rules, |schedule| &schedule.sandbox_rules);
-    let rules = own.clone().unwrap_or_default();
+    let own = schedule.map_or(agent.sandbox_rules.as_ref(), |schedule| schedule.sandbox_rules.as_deref());
+    let rules = own.cloned().unwrap_or_default();
     let requested = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
     let contradictions = requested.contradictions().map(|message| ("", message.to_owned()));
     let wrong: Vec<_> =

@@ -21,7 +21,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         check_one(loader, draft, (agent, None), trust, node.at);
     }
     for schedule in &agent.schedules {
-        if let Some(trust) = &schedule.trust {
+        if let Some(trust) = schedule.trust.as_deref() {
             let entries = draft.node.get("schedules").and_then(Node::entries);
             let node = entries.and_then(|entries| entries.get(schedule.name.as_str())?.node.get("trust"));
             let at = node.map_or_else(|| schedule_at(draft, schedule.name.as_str()), |node| node.at);

@@ -79,8 +79,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         check_timing(unused, node, (&schedule.trigger, schedule.timing.overlap), key);
         check_active_hours(unused, node, schedule.timing.active_hours.as_ref(), key("active_hours"));
         check_retry(unused, node, &schedule.retry, &key("retry"));
-        check_sandbox(unused, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
-        check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_ref(), &key("sandbox"));
+        check_sandbox(unused, node, schedule.sandbox_rules.as_deref(), &key("sandbox"));
+        check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_deref(), &key("sandbox"));
         check_allow_rules(unused, node, schedule.permissions.as_ref(), &key("permissions"));
         check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
     }

@@ -48,7 +48,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
     for schedule in &agent.schedules {
         let node = schedule_node(draft, schedule.name.as_str()).and_then(|node| node.get("work_source"));
-        let (Some(source), Some(node)) = (&schedule.work_source, node) else { continue };
+        let (Some(source), Some(node)) = (schedule.work_source.as_deref(), node) else { continue };
         let key = format!("schedules.{}.work_source", schedule.name);
         check_source(loader, draft, source, node, &key);
         if matches!(source, ConfiguredSource::Github { repo: None, .. }) {
