@@ -22,7 +22,7 @@ use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use pattern::{MAX_EXPRESSION, Pattern};
+use pattern::{MAX_EXPRESSION, Pattern, ValidText};
 
 /// A parsed expression with its original text.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
@@ -50,10 +50,10 @@ impl Cron {
     }
 
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let pattern = Pattern::of(&self.text).ok()?;
+        let pattern = Pattern::of(&self.text)?;
         let mut civil = zone.to_datetime(after);
         loop {
-            civil = pattern.croner.find_next_occurrence(&civil, false).ok()?;
+            civil = pattern.find_next_occurrence(&civil, false).ok()?;
             // In the second half of a fold, the clock repeats times that have already fired.
             if let Some(instant) = first_instant_of(civil, zone).filter(|instant| *instant > after) {
                 return Some(instant);
@@ -62,7 +62,7 @@ impl Cron {
     }
 
     fn previous_fixed(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let pattern = Pattern::of(&self.text).ok()?;
+        let pattern = Pattern::of(&self.text)?;
         let mut civil = zone.to_datetime(before);
         // After a fold, the clock shows times that it has shown before. Begin at the latest time that it has shown.
         if let Some(change) = zone.preceding(before).next() {
@@ -70,7 +70,7 @@ impl Cron {
             civil = civil.max(old_offset.to_datetime(change.timestamp()));
         }
         loop {
-            civil = pattern.croner.find_previous_occurrence(&civil, false).ok()?;
+            civil = pattern.find_previous_occurrence(&civil, false).ok()?;
             if let Some(instant) = first_instant_of(civil, zone).filter(|instant| *instant < before) {
                 return Some(instant);
             }
@@ -79,11 +79,11 @@ impl Cron {
 
     /// Searches the periods of constant offset one by one.
     fn next_recurring(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let pattern = Pattern::of(&self.text).ok()?;
+        let pattern = Pattern::of(&self.text)?;
         let (mut from, mut inclusive) = (after, false);
         loop {
             let offset = zone.to_offset(from);
-            let civil = pattern.croner.find_next_occurrence(&offset.to_datetime(from), inclusive).ok()?;
+            let civil = pattern.find_next_occurrence(&offset.to_datetime(from), inclusive).ok()?;
             let instant = offset.to_timestamp(civil).ok()?;
             match zone.following(from).next() {
                 Some(change) if change.timestamp() <= instant => {
@@ -95,11 +95,11 @@ impl Cron {
     }
 
     fn previous_recurring(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let pattern = Pattern::of(&self.text).ok()?;
+        let pattern = Pattern::of(&self.text)?;
         let mut until = before;
         loop {
             let offset = offset_until(until, zone)?;
-            let civil = pattern.croner.find_previous_occurrence(&offset.to_datetime(until), false).ok()?;
+            let civil = pattern.find_previous_occurrence(&offset.to_datetime(until), false).ok()?;
             let instant = offset.to_timestamp(civil).ok()?;
             match zone.preceding(until).next() {
                 Some(change) if change.timestamp() > instant => until = change.timestamp(),
@@ -138,8 +138,8 @@ impl FromStr for Cron {
     type Err = CronError;
 
     fn from_str(text: &str) -> Result<Self, CronError> {
-        let pattern = Pattern::of(text.trim())?;
-        Ok(Self { text: Arc::clone(&pattern.text), fixed: pattern.fixed })
+        let ValidText { text, fixed } = ValidText::of(text.trim())?;
+        Ok(Self { text, fixed })
     }
 }
 

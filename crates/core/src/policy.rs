@@ -194,6 +194,14 @@ impl Timing {
         self.max_lateness.map(Interval::duration).or(fallback)
     }
 
+    /// Checks whether the calendar allows every firing, because none of its keys is set.
+    pub const fn is_always_open(&self) -> bool {
+        self.start_at.is_none()
+            && self.end_at.is_none()
+            && self.exclude_dates.is_empty()
+            && self.active_hours.is_none()
+    }
+
     /// Checks whether the calendar allows a firing due at `at`. `zone` is the zone of the schedule.
     pub fn allows(&self, at: Timestamp, zone: &TimeZone) -> bool {
         self.closed_by(at, zone).is_none()

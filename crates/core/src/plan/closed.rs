@@ -59,6 +59,9 @@ pub(crate) fn quoted(keys: &[&str], last: &str) -> String {
 /// Returns the keys of the calendar that prevent every firing after `now`; none if the schedule can fire.
 fn closed_for_ever(schedule: &Schedule, now: Timestamp) -> Option<Vec<ClosedBy>> {
     let timing = &schedule.timing;
+    if timing.is_always_open() {
+        return None;
+    }
     let closed_by = closed_from(now, schedule, timing)?;
     let without_end = Timing { end_at: None, ..timing.clone() };
     // Name `end_at` only if the other keys alone do not prevent every firing.

@@ -58,12 +58,13 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     check_work_source(unused, draft, agent);
     check_followups(unused, draft, agent);
     check_hooks(unused, draft, agent);
-    check_retry(unused, &draft.node, &agent.retry, &draft.key_of("retry"));
-    check_sandbox(unused, &draft.node, agent.sandbox_rules.as_ref(), &draft.key_of("sandbox"));
-    check_allow_rules(unused, &draft.node, agent.tools.permissions.as_ref(), &draft.key_of("permissions"));
+    let key_of_agent: &KeyPath<'_> = &|key| draft.key_of(key);
+    check_retry(unused, &draft.node, &agent.retry, key_of_agent);
+    check_sandbox(unused, &draft.node, agent.sandbox_rules.as_ref(), key_of_agent);
+    check_allow_rules(unused, &draft.node, agent.tools.permissions.as_ref(), key_of_agent);
     for schedule in &agent.schedules {
         let Some(node) = schedule_node(draft, schedule.name.as_str()) else { continue };
-        let key = |key: &str| draft.key_of(&format!("schedules.{}.{key}", schedule.name));
+        let key: &KeyPath<'_> = &|key| draft.key_of(&format!("schedules.{}.{key}", schedule.name));
         for empty in ["empty_usd", "empty_within"] {
             let Some(written) = node.get("breaker").and_then(|breaker| breaker.entry(empty)) else {
                 continue;
@@ -77,21 +78,25 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
             );
         }
         check_timing(unused, node, (&schedule.trigger, schedule.timing.overlap), key);
-        check_active_hours(unused, node, schedule.timing.active_hours.as_ref(), key("active_hours"));
-        check_retry(unused, node, &schedule.retry, &key("retry"));
-        check_sandbox(unused, node, schedule.sandbox_rules.as_deref(), &key("sandbox"));
-        check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_deref(), &key("sandbox"));
-        check_allow_rules(unused, node, schedule.permissions.as_ref(), &key("permissions"));
-        check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
+        check_active_hours(unused, node, schedule.timing.active_hours.as_ref(), key);
+        check_retry(unused, node, &schedule.retry, key);
+        check_sandbox(unused, node, schedule.sandbox_rules.as_deref(), key);
+        check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_deref(), key);
+        check_allow_rules(unused, node, schedule.permissions.as_ref(), key);
+        check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), key);
     }
 }
+
+/// Returns the path of a key of an agent or a schedule, from the root of its file. Most settings have an effect, so the
+/// path is made only when it is needed.
+type KeyPath<'a> = dyn Fn(&str) -> String + 'a;
 
 /// Checks the timing keys that a schedule of this type does not use.
 fn check_timing(
     unused: &mut UnusedSettings,
     node: &Node,
     (trigger, overlap): (&TriggerConfig, Overlap),
-    key: impl Fn(&str) -> String,
+    key: &KeyPath<'_>,
 ) {
     let is_cron = matches!(trigger, TriggerConfig::Cron { .. });
     let recurs = is_cron || matches!(trigger, TriggerConfig::Interval { .. });
@@ -112,10 +117,16 @@ fn check_timing(
     }
 }
 
-fn check_active_hours(unused: &mut UnusedSettings, node: &Node, hours: Option<&ActiveHours>, key: String) {
+fn check_active_hours(
+    unused: &mut UnusedSettings,
+    node: &Node,
+    hours: Option<&ActiveHours>,
+    key: &KeyPath<'_>,
+) {
     let (Some(hours), Some(written)) = (hours, node.entry("active_hours")) else { return };
     let message = "`active_hours` has no effect: without `days`, equal `start` and `end` allow every time";
-    unused.record(written.key_at, message, key, hours.start == hours.end && hours.days.is_empty());
+    let is_unused = hours.start == hours.end && hours.days.is_empty();
+    unused.record(written.key_at, message, key("active_hours"), is_unused);
 }
 
 const OVERLAP_OF_INTERVAL: &str = "`overlap` has almost no effect on an `interval`: it applies only while a job that a person started still runs, \
@@ -246,23 +257,24 @@ fn check_hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     }
 }
 
-fn check_retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &str) {
+fn check_retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &KeyPath<'_>) {
     let Some(written) = owner.get("retry").and_then(|retry| retry.entry("on")) else { return };
     let message = "with `on: []` no job is retried, whatever the value of `max_attempts`";
-    unused.record(
-        written.key_at,
-        message,
-        format!("{key}.on"),
-        retry.on.is_empty() && retry.max_attempts > 1,
-    );
+    unused.record(written.key_at, message, key("retry.on"), retry.on.is_empty() && retry.max_attempts > 1);
 }
 
-fn check_sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
+fn check_sandbox(
+    unused: &mut UnusedSettings,
+    owner: &Node,
+    sandbox: Option<&SandboxRules>,
+    key: &KeyPath<'_>,
+) {
     let (Some(sandbox), Some(written)) = (sandbox, owner.get("sandbox")) else { return };
     for name in ["image", "socket"] {
         let Some(entry) = written.entry(name) else { continue };
         let message = format!("`{name}` has no effect without `kind: docker`");
-        unused.record(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
+        let key = key(&format!("sandbox.{name}"));
+        unused.record(entry.key_at, message, key, sandbox.kind != SandboxKind::Docker);
     }
 }
 
@@ -272,7 +284,7 @@ fn check_schedule_sandbox(
     owner: &Node,
     agent: &Agent,
     sandbox: Option<&SandboxRules>,
-    key: &str,
+    key: &KeyPath<'_>,
 ) {
     let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.sandbox_rules) else { return };
     let Some(written) = owner.get("sandbox") else { return };
@@ -280,7 +292,7 @@ fn check_schedule_sandbox(
     for name in ["write", "read", "network"] {
         let Some(entry) = written.entry(name) else { continue };
         let message = "all or part of this has no effect: a schedule can only restrict the sandbox of its agent further; add it to the sandbox of the agent, too";
-        unused.record(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
+        unused.record(entry.key_at, message, key(&format!("sandbox.{name}")), lost.contains(&name));
     }
 }
 
@@ -290,7 +302,7 @@ fn check_allow_rules(
     unused: &mut UnusedSettings,
     owner: &Node,
     permissions: Option<&Permissions>,
-    key: &str,
+    key: &KeyPath<'_>,
 ) {
     let rules = permissions.and_then(|permissions| permissions.allow.as_deref()).unwrap_or_default();
     let written = owner.get("permissions").and_then(|permissions| permissions.get("allow"));
@@ -299,7 +311,8 @@ fn check_allow_rules(
         let message = format!(
             "`{rule}` has no effect: an allow rule matches only plain commands, and this one runs other commands or uses shell syntax"
         );
-        unused.record(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
+        let key = key(&format!("permissions.allow[{number}]"));
+        unused.record(written.at, message, key, !can_allow(rule));
     }
 }
 
@@ -319,7 +332,7 @@ fn check_schedule_allow(
     node: &Node,
     agent: &Agent,
     own: Option<&Permissions>,
-    key: &str,
+    key: &KeyPath<'_>,
 ) {
     let (Some(own), Some(of_agent)) = (own, &agent.tools.permissions) else { return };
     let Some(written) = node.get("permissions").and_then(|permissions| permissions.entry("allow")) else {
@@ -328,7 +341,8 @@ fn check_schedule_allow(
     let names_any =
         |permissions: &Permissions| permissions.allow.as_ref().is_some_and(|rules| !rules.is_empty());
     let message = "this has no effect: a schedule can only restrict the `permissions.allow` of its agent, and that list is empty";
-    unused.record(written.key_at, message, key, names_any(own) && !names_any(of_agent));
+    let is_unused = names_any(own) && !names_any(of_agent);
+    unused.record(written.key_at, message, key("permissions.allow"), is_unused);
 }
 
 /// Warns of providers that no agent uses. If an agent misspells the name of its provider, the provider's limits do not

@@ -7,44 +7,54 @@ use crate::config::secret::looks_secret;
 
 /// Checks the values of an agent before they are typed, because they still record the variables that they contain.
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft) {
-    let mut visible = vec![("command".to_owned(), draft.node.get("command"))];
-    add_commands_and_paths(&mut visible, &draft.node, "");
+    let mut visible = VisibleSecrets { loader, draft };
+    visible.look_in(draft.node.get("command"), || "command".to_owned());
+    visible.look_in_commands_and_paths(&draft.node, String::new);
     for (name, server) in draft.node.get("mcp_servers").and_then(Node::entries).into_iter().flatten() {
-        visible.push((format!("mcp_servers.{name}.args"), server.node.get("args")));
+        visible.look_in(server.node.get("args"), || format!("mcp_servers.{name}.args"));
     }
     for (name, schedule) in draft.node.get("schedules").and_then(Node::entries).into_iter().flatten() {
-        add_commands_and_paths(&mut visible, &schedule.node, &format!("schedules.{name}."));
+        visible.look_in_commands_and_paths(&schedule.node, || format!("schedules.{name}."));
     }
     for list in ["after_run", "on_error"] {
         let hooks =
             draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list).unwrap_or_default();
         for (number, hook) in hooks.iter().enumerate() {
-            visible.push((format!("hooks.{list}[{number}].command"), hook.get("command")));
-        }
-    }
-    for (key, node) in visible.into_iter().filter_map(|(key, node)| Some((key, node?))) {
-        if let Some((written, variable)) = secret_in(node) {
-            let message = format!(
-                "the value of `{variable}` becomes a part of a file name or an argument here, which other users of the \
-                 machine can see, for example with `ps`"
-            );
-            let help = format!("pass it with `env`, and let the program read `{variable}`");
-            loader.problems.add(Problem::warning(written.at, message).key(draft.key_of(&key)).help(help));
+            visible.look_in(hook.get("command"), || format!("hooks.{list}[{number}].command"));
         }
     }
 }
 
-fn add_commands_and_paths<'a>(visible: &mut Vec<(String, Option<&'a Node>)>, owner: &'a Node, below: &str) {
-    for path in [
-        ["name"].as_slice(),
-        &["working_directory"],
-        &["when_command"],
-        &["work_source", "path"],
-        &["isolation", "setup"],
-        &["isolation", "branch"],
-    ] {
-        let node = path.iter().try_fold(owner, |node, key| node.get(key));
-        visible.push((format!("{below}{}", path.join(".")), node));
+/// The check of one agent. The path of a key is made only if its value contains a secret.
+struct VisibleSecrets<'a, 'l> {
+    loader: &'a mut Loader<'l>,
+    draft: &'a Draft,
+}
+
+impl VisibleSecrets<'_, '_> {
+    fn look_in_commands_and_paths(&mut self, owner: &Node, below: impl Fn() -> String) {
+        for path in [
+            ["name"].as_slice(),
+            &["working_directory"],
+            &["when_command"],
+            &["work_source", "path"],
+            &["isolation", "setup"],
+            &["isolation", "branch"],
+        ] {
+            let node = path.iter().try_fold(owner, |node, key| node.get(key));
+            self.look_in(node, || format!("{}{}", below(), path.join(".")));
+        }
+    }
+
+    fn look_in(&mut self, node: Option<&Node>, key: impl Fn() -> String) {
+        let Some((written, variable)) = node.and_then(secret_in) else { return };
+        let message = format!(
+            "the value of `{variable}` becomes a part of a file name or an argument here, which other users of the \
+             machine can see, for example with `ps`"
+        );
+        let help = format!("pass it with `env`, and let the program read `{variable}`");
+        let problem = Problem::warning(written.at, message).key(self.draft.key_of(&key()));
+        self.loader.problems.add(problem.help(help));
     }
 }
 
