@@ -129,10 +129,10 @@ impl AllowedKeys {
     }
 
     /// Returns the property of a key. `key` is its name or one of its aliases.
-    pub(super) fn find(&self, key: &str) -> Option<Found<'_>> {
+    pub(super) fn find(&self, key: &str) -> Option<FoundKey<'_>> {
         match self.positions.get(key).and_then(|position| self.properties.get(*position)) {
-            Some(property) => Some(Found { name: Some(property.name), property }),
-            None => Some(Found { name: None, property: self.more.as_ref()? }),
+            Some(property) => Some(FoundKey { name: Some(property.name), property }),
+            None => Some(FoundKey { name: None, property: self.more.as_ref()? }),
         }
     }
 
@@ -152,7 +152,7 @@ impl AllowedKeys {
 
 /// A key that is allowed.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundKey<'a> {
     /// Name of the key in the schema; none if the schema allows all keys here.
     pub name: Option<&'static str>,
     pub property: &'a Property,

@@ -2,11 +2,11 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::allowed_keys::{AllowedKeys, Found, ObjectRules, Tag};
+use super::allowed_keys::{AllowedKeys, FoundKey, ObjectRules, Tag};
 use super::hint;
 use super::node::{Entry, Location, Map, Node, Value};
 use super::problem::Severity;
-use super::schema_check::{Checker, Step};
+use super::schema_check::{Checker, PathStep};
 use super::schema_node::{Property, SchemaNode};
 use super::secret;
 use super::suggest::{closest, did_you_mean, one_of};
@@ -36,7 +36,7 @@ impl Checker<'_> {
         let mut aliased = Vec::new();
         for index in 0..map.entries.len() {
             let Some((written, entry)) = map.entries.get_index_mut(index) else { break };
-            let Some(Found { name, property }) = choice.keys.find(written) else {
+            let Some(FoundKey { name, property }) = choice.keys.find(written) else {
                 self.unknown_key(written, entry, schema, choice);
                 continue;
             };
@@ -44,7 +44,7 @@ impl Checker<'_> {
                 continue;
             }
             let alias_of = name.filter(|name| *name != written.as_str());
-            self.path.push(Step::Key { written: written.clone(), name: alias_of });
+            self.path.push(PathStep::Key { written: written.clone(), name: alias_of });
             let value = self.property(entry, property);
             let key_at = entry.key_at;
             let is_before = |name: &str| map.entries.get_index_of(name).is_some_and(|other| other < index);
@@ -79,8 +79,8 @@ impl Checker<'_> {
     /// Returns the last key of the path, as it is written.
     fn written(&self) -> &str {
         match self.path.last() {
-            Some(Step::Key { written, .. }) => written,
-            Some(Step::Index(_)) | None => "",
+            Some(PathStep::Key { written, .. }) => written,
+            Some(PathStep::Index(_)) | None => "",
         }
     }
 
@@ -138,7 +138,7 @@ impl Checker<'_> {
             node.get(tag.key).filter(|_| written.is_some())
         {
             unsure.wrong_tag_key = Some(tag.key);
-            self.path.push(Step::key(tag.key));
+            self.path.push(PathStep::key(tag.key));
             self.not_one_of(scalar, *at, &tag.words);
             self.path.pop();
         } else if !self.reading.partial && node.get(tag.key).is_none() {
@@ -164,7 +164,7 @@ impl Checker<'_> {
         let is_lenient = self.reading.herdctl && !schema.is_strict;
         let severity = if is_lenient { Severity::Warning } else { Severity::Error };
         let hint = hint::of_key(&self.names(), key).map(str::to_owned);
-        self.path.push(Step::key(key));
+        self.path.push(PathStep::key(key));
         let keys = choice.keys;
         let elsewhere = choice.tag.map(|tag| tag.values_with(key)).unwrap_or_default();
         let (message, help) = match keys.tag_value {

@@ -34,7 +34,7 @@ pub(super) struct CheckOptions<'a> {
 pub(super) struct Checker<'a> {
     pub(super) problems: &'a mut Problems,
     pub(super) reading: CheckOptions<'a>,
-    pub(super) path: Vec<Step>,
+    pub(super) path: Vec<PathStep>,
     /// Number of steps in the path that mark everything below as secret.
     pub(super) secret: usize,
     secrets: Vec<String>,
@@ -44,7 +44,7 @@ pub(super) struct Checker<'a> {
     pub(super) wrong: Vec<String>,
 }
 
-pub(super) enum Step {
+pub(super) enum PathStep {
     Key {
         written: String,
         /// Name of the key in the schema, if `written` is an alias.
@@ -170,7 +170,7 @@ impl Checker<'_> {
         let item_schema = schema.items.get();
         let mut list = Vec::with_capacity(if self.reading.only_problems { 0 } else { items.len() });
         for (index, item) in items.iter_mut().enumerate() {
-            self.path.push(Step::Index(index));
+            self.path.push(PathStep::Index(index));
             let at = item.at;
             if item.is_null() {
                 self.error(at, "this item of the list is empty".to_owned(), None);
@@ -191,7 +191,7 @@ impl Checker<'_> {
             Value::List(items) => {
                 let mut list = Vec::new();
                 for (index, item) in items.iter().enumerate() {
-                    self.path.push(Step::Index(index));
+                    self.path.push(PathStep::Index(index));
                     list.push(self.open(item));
                     self.path.pop();
                 }
@@ -200,7 +200,7 @@ impl Checker<'_> {
             Value::Map(map) => {
                 let mut object = JsonMap::new();
                 for (key, entry) in &map.entries {
-                    self.path.push(Step::key(key));
+                    self.path.push(PathStep::key(key));
                     object.insert(key.clone(), self.open(&entry.node));
                     self.path.pop();
                 }
@@ -248,8 +248,8 @@ impl Checker<'_> {
     /// Returns the keys from the root of the tree to here, with their names in the schema.
     pub(super) fn names(&self) -> Vec<&str> {
         let keys = self.path.iter().filter_map(|step| match step {
-            Step::Key { written, name } => Some(name.unwrap_or(written.as_str())),
-            Step::Index(_) => None,
+            PathStep::Key { written, name } => Some(name.unwrap_or(written.as_str())),
+            PathStep::Index(_) => None,
         });
         keys.collect()
     }
@@ -303,9 +303,9 @@ impl Checker<'_> {
         let mut key = self.reading.below.to_owned();
         for step in &self.path {
             _ = match step {
-                Step::Key { written, .. } if key.is_empty() => write!(key, "{written}"),
-                Step::Key { written, .. } => write!(key, ".{written}"),
-                Step::Index(index) => write!(key, "[{index}]"),
+                PathStep::Key { written, .. } if key.is_empty() => write!(key, "{written}"),
+                PathStep::Key { written, .. } => write!(key, ".{written}"),
+                PathStep::Index(index) => write!(key, "[{index}]"),
             };
         }
         self.problems.add(Problem { severity, ..Problem::error(at, message).key(key).help(help) });
@@ -315,18 +315,18 @@ impl Checker<'_> {
         let mut pointer = String::new();
         for step in &self.path {
             _ = match step {
-                Step::Key { written, name } => {
+                PathStep::Key { written, name } => {
                     let name = name.unwrap_or(written.as_str());
                     write!(pointer, "/{}", name.replace('~', "~0").replace('/', "~1"))
                 }
-                Step::Index(index) => write!(pointer, "/{index}"),
+                PathStep::Index(index) => write!(pointer, "/{index}"),
             };
         }
         pointer
     }
 }
 
-impl Step {
+impl PathStep {
     pub(super) fn key(name: &str) -> Self {
         Self::Key { written: name.to_owned(), name: None }
     }

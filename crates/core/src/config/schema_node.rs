@@ -41,14 +41,14 @@ pub(super) struct TextRules {
     pub words: Option<Vec<&'static str>>,
     pub min_length: u64,
     pub format: &'static str,
-    pub pattern: Option<Pattern>,
+    pub pattern: Option<TextPattern>,
     pub examples: Vec<&'static str>,
     /// True if the text is a path.
     pub is_path: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(super) struct TextPattern {
     pub text: &'static str,
     /// None if the pattern is not a valid expression; then no text matches.
     pub regex: Option<Regex>,
@@ -169,7 +169,7 @@ impl TextRules {
             words: words_of(schema),
             min_length: schema.get("minLength").and_then(Json::as_u64).unwrap_or_default(),
             format: word(schema, "format").unwrap_or_default(),
-            pattern: pattern.map(|text| Pattern { text, regex: Regex::new(text).ok() }),
+            pattern: pattern.map(|text| TextPattern { text, regex: Regex::new(text).ok() }),
             examples: examples.filter_map(Json::as_str).collect(),
             is_path: schema.get("x-path").is_some(),
         }
