@@ -168,8 +168,11 @@ pub(super) struct Loader<'a> {
     pub complete: bool,
     /// Trees of the files read so far, so that a file with several references is parsed once. The key is the path and
     /// whether the file was read as an agent's file. The value is none if the file is not a valid YAML map.
-    files: HashMap<(PathBuf, bool), Option<(Rc<Node>, FileId)>>,
+    files: HashMap<(PathBuf, bool), Option<ParsedFile>>,
 }
+
+/// The tree of a file, and the file.
+type ParsedFile = (Rc<Node>, FileId);
 
 /// An agent with all its layers merged, not yet typed.
 pub(super) struct Draft {

@@ -16,6 +16,7 @@ use super::secret;
 
 /// Options for the interpretation of a tree.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct CheckOptions<'a> {
     /// True for a herdctl fleet: unknown keys that herdctl ignores are warnings and not errors.
     pub herdctl: bool,

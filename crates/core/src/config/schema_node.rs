@@ -56,6 +56,7 @@ pub(super) struct TextPattern {
 
 /// A key of a map.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an extension of the schema")]
 pub(super) struct Property {
     pub name: &'static str,
     /// Other names of the key, and whether they are old names.

@@ -50,7 +50,10 @@ impl TextFormat {
     fn end(&mut self, now: Timestamp) -> Result<&str, OutputError> {
         let end = match self.end.take() {
             Some((time, end)) if time == now => end,
-            _ => format!(",\"timestamp\":{}}}\n", serde_json::to_string(&now).map_err(not_written)?),
+            _ => format!(
+                ",\"timestamp\":{}}}\n",
+                serde_json::to_string(&now).map_err(|error| not_written(&error))?
+            ),
         };
         Ok(&self.end.insert((now, end)).1)
     }
@@ -71,10 +74,9 @@ impl OutputMessage {
 /// Appends a text as a JSON string.
 fn push_json(out: &mut Vec<u8>, text: &str) -> Result<(), OutputError> {
     // Without branches, so that the compiler checks many bytes at once.
-    let needs_escapes =
-        text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\'));
-    if needs_escapes {
-        return serde_json::to_writer(out, text).map_err(not_written);
+    let needs_escape = |byte: u8| u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\');
+    if text.bytes().fold(0, |found, byte| found | needs_escape(byte)) != 0 {
+        return serde_json::to_writer(out, text).map_err(|error| not_written(&error));
     }
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
@@ -82,7 +84,7 @@ fn push_json(out: &mut Vec<u8>, text: &str) -> Result<(), OutputError> {
     Ok(())
 }
 
-fn not_written(error: serde_json::Error) -> OutputError {
+fn not_written(error: &serde_json::Error) -> OutputError {
     OutputError::Field { kind: "system".to_owned(), problem: error.to_string() }
 }
 
