@@ -66,7 +66,7 @@ fn clone_into(group: BorrowedFd<'_>) -> io::Result<Cloned> {
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = CLONE_INTO_CGROUP;
     arguments.exit_signal = libc::SIGCHLD as u64;
-    arguments.cgroup = group.as_raw_fd() as u64;
+    arguments.cgroup = u64::try_from(group.as_raw_fd()).map_err(io::Error::other)?;
     // SAFETY: without CLONE_VM and a stack, the call behaves as `fork`: the child is a copy with its own memory. The
     // caller makes sure that this process has one thread, so the copy is consistent. The kernel only reads `arguments`.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) };

@@ -112,7 +112,8 @@ fn a_secret_across_the_border_of_chunks_is_masked() {
 /// A restart between two batches neither repeats nor loses a line.
 #[test]
 fn a_kill_between_batches_repeats_and_loses_nothing() {
-    let stdout: String = (0..60_000).map(|number| format!("line {number}\n")).collect();
+    let stdout: String =
+        (0..60_000).flat_map(|number| ["line ".to_owned(), number.to_string(), "\n".to_owned()]).collect();
     let files = AttemptFiles::new();
     files.write("stdout", &stdout);
     files.open(Reader::command()).advance(now()).unwrap();
