@@ -76,8 +76,8 @@ pub(crate) fn retain(state: &StateFolder, knows: impl Fn(&JobId, u32) -> bool) -
             text => text?,
         };
         let is_known = |line: &&[u8]| read_line(line).is_some_and(|own| knows(&own.job, own.attempt));
-        let known: Vec<u8> = lines(&text).filter(is_known).flat_map(|line| [b"\n", line].concat()).collect();
-        write_whole(&file, &known)?;
+        let kept: Vec<u8> = lines(&text).filter(is_known).flat_map(|line| [b"\n", line].concat()).collect();
+        write_whole(&file, &kept)?;
     }
     Ok(())
 }

@@ -122,7 +122,7 @@ fn push_visible(text: &mut String, c: char) {
 /// Returns the text that a person sees for a line of a job's JSONL, also for a line that is not a message. Returns
 /// `None` if there is nothing to show, for example for a part of a message.
 pub fn readable(line: &str) -> Option<String> {
-    readable_in(line, |text, style| styled(text, style))
+    readable_in(line, styled)
 }
 
 /// Returns the same text as [`readable`], without styles.
