@@ -154,7 +154,9 @@ fn daemon_prunes_by_retention_of_config() {
     let others = [(); 2].map(|()| ran(&scene, "broken"));
     scene.run(&["restart"]);
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5, "everything is kept by default");
-    jobs.iter().for_each(|job| has_its_files(&scene, job));
+    for job in &jobs {
+        has_its_files(&scene, job);
+    }
     let keeps_two = FLEET.replacen("    runtime", "    retention: {max_jobs_per_agent: 2}\n    runtime", 1);
     scene.write("cowhand.yaml", &keeps_two);
     wait_until("the oldest to go", || files(&scene, &jobs[0]).is_empty().then_some(()));

@@ -134,12 +134,12 @@ async fn a_session(event: &str) {
 
 #[tokio::test]
 async fn session_start_fires_schedule() {
-    a_session("session_start").await;
+    Box::pin(a_session("session_start")).await;
 }
 
 #[tokio::test]
 async fn session_end_fires_schedule() {
-    a_session("session_end").await;
+    Box::pin(a_session("session_end")).await;
 }
 
 #[tokio::test]
