@@ -119,11 +119,10 @@ agents:
     let shown = scene.run(&["job", &job]);
     assert!(shown.contains("hook 6") && shown.contains("after_run, shell (last word)"), "{shown}");
     assert!(shown.contains("exit code 2"), "{shown}");
-    // Only the store keeps the data of ended hooks.
+    // Only the store keeps the data of the ended attempt and its hooks.
     wait_until("their folders to go", || {
-        let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
-        let names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        (names == [format!("{job}.1")]).then_some(())
+        let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap();
+        (folders.count() == 0).then_some(())
     });
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -146,12 +147,9 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
     }
     let came = scene.ended(&id);
     // No process and no group is left.
-    let attempts = fs::read_dir(scene.path("fleet/.cowhand/attempts")).unwrap().flatten();
-    let recorded: Vec<String> = attempts
-        .filter_map(|attempt| fs::read_to_string(attempt.path().join("caps")).ok())
-        .flat_map(|paths| paths.lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
-    assert!(recorded.iter().all(|group| !Path::new(group).exists()), "{recorded:?}");
+    let found = Command::new("find").args(["/sys/fs/cgroup", "-name", &format!("cowhand-{id}.*")]).output();
+    let left = String::from_utf8(found.unwrap().stdout).unwrap();
+    assert!(left.is_empty(), "{left}");
     drop(scene);
     drop(delegated);
     Some(came)

@@ -118,13 +118,16 @@ fn daemon_restores_mode_of_state_folder() {
     }
     set_mode(&scene, "fleet/.cowhand", 0);
     wait_until("the mode to be restored", || (mode(&scene, "fleet/.cowhand") == 0o700).then_some(()));
-    ends_well(&scene, &job);
-    let log = log(&scene);
+    // The folder of the attempt, with the log of its keeper, is removed after the end of the job.
     let keepers = scene.path("fleet/.cowhand/attempts").join(format!("{job}.1/keeper.log"));
-    let told = [log.clone(), fs::read_to_string(keepers).unwrap()];
-    let counts = told.each_ref().map(|told| told.matches(".cowhand to 000").count());
-    assert!(counts.iter().all(|count| *count <= 1) && counts.contains(&1), "{told:#?}");
-    assert!(!log.contains("--keep-agents"), "{log}");
+    wait_until("the message of the daemon or of the keeper", || {
+        let told = [log(&scene), fs::read_to_string(&keepers).unwrap()];
+        let counts = told.each_ref().map(|told| told.matches(".cowhand to 000").count());
+        assert!(counts.iter().all(|count| *count <= 1), "{told:#?}");
+        counts.contains(&1).then_some(())
+    });
+    ends_well(&scene, &job);
+    assert!(!log(&scene).contains("--keep-agents"), "{}", log(&scene));
 }
 
 /// A mode that the daemon cannot restore is reported, and the daemon waits.
