@@ -276,7 +276,7 @@ impl Attempt {
         fs::read_to_string(self.folder.join(RESUMED_FILE)).ok().filter(|session| !session.is_empty())
     }
 
-    /// Removes the folder of an attempt in which nothing happened.
+    /// Removes the folder of the attempt.
     pub fn discard(&self) -> io::Result<()> {
         remove_folder(&self.folder)
     }

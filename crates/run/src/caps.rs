@@ -67,7 +67,7 @@ impl Groups {
         Ok(Ok(groups))
     }
 
-    /// Starts the command inside the groups, and returns its process id. This process must have no other thread.
+    /// Starts the command inside the groups, and returns its process id.
     pub(super) fn spawn(&mut self, command: &mut Command) -> Result<i32, SpawnError> {
         let entered = self.limits.iter().try_for_each(|group| enter(&group.path));
         let spawned = match entered {
@@ -90,7 +90,7 @@ impl Groups {
         match cloned {
             Ok(child) => Ok(child),
             Err(CloneError::NotExecuted(error)) => Err(SpawnError::NotStarted(error)),
-            // The kernel may be older than this call, or a filter may refuse it.
+            // The kernel may be older than this call, a filter may refuse it, or this process may have another thread.
             Err(CloneError::NotCloned) => self.spawn_after_move(command),
         }
     }

@@ -1,6 +1,7 @@
 //! Starts a process inside a control group (`clone3` with `CLONE_INTO_CGROUP`). A process that is moved into a group, or
 //! moves itself, waits some milliseconds for the kernel (decision 0010). A process that starts inside does not wait.
 
+use std::fs;
 use std::io::{self, PipeReader, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
@@ -13,23 +14,26 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 #[derive(Debug)]
 pub(super) enum CloneError {
-    /// The kernel did not make a process in the group.
+    /// No process was made in the group.
     NotCloned,
-    /// The process was made, and could not execute the program.
+    /// The kernel made the process, but the process could not execute the program.
     NotExecuted(io::Error),
 }
 
-/// Starts the command inside the group whose folder is open, and returns its process id. This process must have no other
-/// thread: the new process is a copy of this one until it executes the program, and a copy has only one thread, so a
-/// lock that another thread holds would never be released in it.
+/// Starts the command inside the group whose folder is open, and returns its process id. Does not clone a process with
+/// several threads, for example a keeper with a proxy: the new process is a copy of this one until it executes the
+/// program, and a copy has only one thread, so a lock that another thread holds would never be released in it.
 pub(super) fn spawn_inside(group: BorrowedFd<'_>, command: &mut Command) -> Result<i32, CloneError> {
+    if !has_one_thread() {
+        return Err(CloneError::NotCloned);
+    }
     // The kernel closes the pipe when the program is executed.
     let (mut error_reader, mut error_writer) = io::pipe().map_err(|_| CloneError::NotCloned)?;
     match clone_into(group).map_err(|_| CloneError::NotCloned)? {
         Cloned::Child => {
             // `exec` returns only if it fails.
             let error = command.exec().raw_os_error().unwrap_or(libc::EINVAL);
-            // If this fails, the parent reports the exit code.
+            // If this fails, the parent sees only the exit code 127.
             error_writer.write_all(&error.to_ne_bytes()).ok();
             exit_now()
         }
@@ -48,7 +52,12 @@ pub(super) fn spawn_inside(group: BorrowedFd<'_>, command: &mut Command) -> Resu
     }
 }
 
-/// Waits until the program is executed, or returns why it is not.
+/// Returns whether this process has no other thread. In doubt it returns false.
+fn has_one_thread() -> bool {
+    fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+}
+
+/// Waits until the program is executed. Returns the error if it could not be executed.
 fn read_error(pipe: &mut PipeReader) -> Option<io::Error> {
     let mut error = [0; size_of::<i32>()];
     pipe.read_exact(&mut error).ok()?;
@@ -68,7 +77,7 @@ fn clone_into(group: BorrowedFd<'_>) -> io::Result<Cloned> {
     arguments.exit_signal = libc::SIGCHLD as u64;
     arguments.cgroup = u64::try_from(group.as_raw_fd()).map_err(io::Error::other)?;
     // SAFETY: without CLONE_VM and a stack, the call behaves as `fork`: the child is a copy with its own memory. The
-    // caller makes sure that this process has one thread, so the copy is consistent. The kernel only reads `arguments`.
+    // caller has checked that this process has one thread, so the copy is consistent. The kernel only reads `arguments`.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) };
     match i32::try_from(pid).map_err(io::Error::other)? {
         -1 => Err(io::Error::last_os_error()),

@@ -162,7 +162,7 @@ async fn outcome(location: &FleetLocation, before: Before, keep_agents: bool) ->
     Ok(Stopped { unsettled: Some(running), ..Stopped::new(cancelled, 0) })
 }
 
-/// Finds out from the folders of attempts which jobs of the daemon were cancelled, still run, or are not settled.
+/// Finds out from the state folder which jobs of the daemon were cancelled, still run, or are not settled.
 fn outcome_in_folder(state: &StateFolder, jobs: Vec<(JobId, AgentName)>) -> Result<Stopped, Failure> {
     let unsettled = unsettled_jobs(state);
     let unsettled = unsettled.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;

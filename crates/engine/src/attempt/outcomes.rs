@@ -25,7 +25,7 @@ use cowhand_system::remove::{is_missing, missing_is_ok};
 
 /// Outcome file in the folder of an attempt that an earlier version settled.
 const FORMER_OUTCOME_FILE: &str = "outcome.json";
-/// Size at which `outcomes.jsonl` becomes `outcomes.1.jsonl`, which is about 20,000 attempts.
+/// Size at which `outcomes.jsonl` is renamed to `outcomes.1.jsonl`. A file of this size contains about 20,000 attempts.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// A line of the files.
@@ -53,7 +53,7 @@ fn append(state: &StateFolder, settled: &SettledAttempt) -> io::Result<()> {
     file.write_all(&line)
 }
 
-/// Returns the last outcome of an attempt that fits, from the newest lines to the oldest. Lines that cannot be read are
+/// Returns the newest line for which `fits` is true. Lines that cannot be read are
 /// ignored.
 fn find(state: &StateFolder, fits: impl Fn(&SettledAttempt) -> bool) -> Option<SettledAttempt> {
     let files = state.outcomes().into_iter().filter_map(|file| read_small(&file).ok());
@@ -68,7 +68,8 @@ fn read_line(line: &[u8]) -> Option<SettledAttempt> {
     serde_json::from_slice(line).ok()
 }
 
-/// Removes the outcomes of attempts that a restored store does not know. The store assigns their numbers again.
+/// Removes the outcomes of attempts that a restored store does not know. The store will use the
+/// numbers of these attempts again.
 pub(crate) fn retain(state: &StateFolder, knows: impl Fn(&JobId, u32) -> bool) -> io::Result<()> {
     for file in state.outcomes() {
         let text = match read_small(&file) {
@@ -82,8 +83,8 @@ pub(crate) fn retain(state: &StateFolder, knows: impl Fn(&JobId, u32) -> bool) -
     Ok(())
 }
 
-/// Returns how the last attempt of a cancelled job ended; `None` if the job was not cancelled, or if the attempt is not
-/// settled.
+/// Returns how the last settled attempt of a cancelled job ended. Returns `None` if the job was not cancelled, or if the
+/// files do not contain its outcome.
 pub fn termination(state: &StateFolder, job: &JobId) -> Option<Termination> {
     match find(state, |settled| settled.job == *job)?.settlement.outcome {
         Outcome::Cancelled { how, .. } => Some(how),
@@ -91,23 +92,25 @@ pub fn termination(state: &StateFolder, job: &JobId) -> Option<Termination> {
     }
 }
 
-/// Removes what a settled attempt no longer needs. Its folder is removed if its outcome is kept elsewhere, its processes
-/// have ended, and it has no workspace: the diff of a workspace can be made later. Otherwise only its raw output is
-/// removed.
-fn remove_settled(attempt: &Attempt, is_outcome_kept: bool) -> io::Result<()> {
+/// Removes the files of a settled attempt. Removes its folder if `can_remove_folder` is true and its processes have
+/// ended. Otherwise removes only its raw output. The folder of an attempt with a workspace has to stay until the diff of
+/// the workspace is made.
+fn remove_settled(attempt: &Attempt, can_remove_folder: bool) -> io::Result<()> {
     let has_ended = || Ok::<_, io::Error>(!attempt.began()? || attempt.ending()?.is_some());
-    if is_outcome_kept && has_ended()? { attempt.discard() } else { attempt.remove_output() }
+    if can_remove_folder && has_ended()? { attempt.discard() } else { attempt.remove_output() }
 }
 
-/// Removes what remains of an attempt that an earlier daemon has settled, or a daemon of an earlier version.
+/// Removes the raw output of an attempt that an earlier daemon has settled. If a daemon of an earlier version settled it,
+/// appends its outcome to the files and removes its folder, unless its workspace still exists.
 pub(crate) fn remove_settled_earlier(attempt: &Attempt, state: &StateFolder) -> io::Result<()> {
     let file = attempt.folder().join(FORMER_OUTCOME_FILE);
     let settlement = fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let (Some(settlement), Some((job, number))) = (settlement, attempt.job_and_number()) else {
         return attempt.remove_output();
     };
+    let has_workspace = !is_missing(&state.workspaces().join(job.as_str()));
     let is_kept = append(state, &SettledAttempt { job, attempt: number, settlement }).is_ok();
-    remove_settled(attempt, is_kept)
+    remove_settled(attempt, is_kept && !has_workspace)
 }
 
 /// Removes the folders of a job's settled attempts, after its workspace was removed.
@@ -123,7 +126,7 @@ pub(crate) fn remove_folders(state: &StateFolder, job: &JobId, attempts: u32) ->
 }
 
 impl AttemptTask {
-    /// Keeps the outcome of the attempt, which is settled in the store, and removes its files.
+    /// Appends the outcome of an attempt that the store has settled, and removes the files of the attempt.
     pub(super) fn remove_settled_files(&self, settlement: &Settlement) {
         let (attempt, job) = (self.attempt(), self.job.id());
         if is_unwritten(&attempt) {
@@ -142,8 +145,9 @@ impl AttemptTask {
     }
 
     /// Returns the settlement of an attempt that was settled before, if the store does not know that because a backup
-    /// was restored. Such an attempt has ended, and its folder or its raw output has been removed. If the outcome was
-    /// not kept, it is lost.
+    /// was restored. Such an attempt has ended, and its folder or its raw output has been removed. If the
+    /// files do not contain the outcome, returns a lost settlement with the time of the ending, or `None` if the folder is
+    /// missing too.
     pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
         let (attempt, job, number) = (self.attempt(), self.job.id().clone(), self.job.attempts());
         let ending = if is_missing(attempt.folder()) {

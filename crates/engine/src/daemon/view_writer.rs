@@ -17,7 +17,8 @@ use crate::view::Views;
 use cowhand_system::fault;
 use cowhand_system::panic;
 
-/// Minimum time between the beginnings of two writes. The first change after a longer time is written at once.
+/// Minimum time from the beginning of a write to the beginning of the next write because of a change. A change after a
+/// longer time is written at once. A delayed `state.yaml` and the last write do not wait for this time.
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The task that writes the views. It ends when this value is dropped.
