@@ -47,7 +47,7 @@ async fn invalid_files_are_reported_and_do_not_hide_items() {
         .collect();
     insta::assert_snapshot!(seen.join("\n"), @r"
     a..b.md has a name that is not a valid id; use letters, digits, '.', '_' and '-'
-    bomb.md has front matter that cannot be read: line 16: the file has more than 200000 values once its aliases are expanded
+    bomb.md has front matter that cannot be read: line 16: the aliases of this file add more than 200000 values
     dangling.md is a symbolic link, which is not followed
     flow.md has front matter in which `claimed_by` cannot be changed safely; write one key on each line
     folder.md is not a plain file
