@@ -100,16 +100,15 @@ fn remove_settled(attempt: &Attempt, can_remove_folder: bool) -> io::Result<()> 
     if can_remove_folder && has_ended()? { attempt.discard() } else { attempt.remove_output() }
 }
 
-/// Removes the raw output of an attempt that an earlier daemon has settled. If a daemon of an earlier version settled it,
-/// appends its outcome to the files and removes its folder, unless its workspace still exists.
+/// Removes the files of an attempt that an earlier daemon has settled. Its folder stays if its workspace still exists. If
+/// a daemon of an earlier version settled it, its outcome is appended to the files.
 pub(crate) fn remove_settled_earlier(attempt: &Attempt, state: &StateFolder) -> io::Result<()> {
+    let Some((job, number)) = attempt.job_and_number() else { return attempt.remove_output() };
+    let has_workspace = !is_missing(&state.workspaces().join(job.as_str()));
     let file = attempt.folder().join(FORMER_OUTCOME_FILE);
     let settlement = fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    let (Some(settlement), Some((job, number))) = (settlement, attempt.job_and_number()) else {
-        return attempt.remove_output();
-    };
-    let has_workspace = !is_missing(&state.workspaces().join(job.as_str()));
-    let is_kept = append(state, &SettledAttempt { job, attempt: number, settlement }).is_ok();
+    let is_kept = settlement
+        .is_none_or(|settlement| append(state, &SettledAttempt { job, attempt: number, settlement }).is_ok());
     remove_settled(attempt, is_kept && !has_workspace)
 }
 
