@@ -53,8 +53,7 @@ fn append(state: &StateFolder, settled: &SettledAttempt) -> io::Result<()> {
     file.write_all(&line)
 }
 
-/// Returns the newest line for which `fits` is true. Lines that cannot be read are
-/// ignored.
+/// Returns the newest line for which `fits` is true. Lines that cannot be read are ignored.
 fn find(state: &StateFolder, fits: impl Fn(&SettledAttempt) -> bool) -> Option<SettledAttempt> {
     let files = state.outcomes().into_iter().filter_map(|file| read_small(&file).ok());
     files.into_iter().find_map(|text| lines(&text).rev().filter_map(read_line).find(&fits))
@@ -68,8 +67,8 @@ fn read_line(line: &[u8]) -> Option<SettledAttempt> {
     serde_json::from_slice(line).ok()
 }
 
-/// Removes the outcomes of attempts that a restored store does not know. The store will use the
-/// numbers of these attempts again.
+/// Removes the outcomes of attempts that a restored store does not know. The store will use the numbers of these
+/// attempts again.
 pub(crate) fn retain(state: &StateFolder, knows: impl Fn(&JobId, u32) -> bool) -> io::Result<()> {
     for file in state.outcomes() {
         let text = match read_small(&file) {
