@@ -25,6 +25,7 @@ use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::growth::OutputNotifier;
+use cowhand_run::launcher::Launcher;
 use cowhand_run::minder::LockedMinder;
 use cowhand_run::watch::Watch;
 use cowhand_store::Store;
@@ -60,6 +61,8 @@ pub struct Engine {
     pub clock: Clock,
     /// Path of this executable, which is also the keeper.
     pub program: PathBuf,
+    /// Starts the keepers.
+    pub launcher: Launcher,
     pub watch: Watch,
     pub output_notifier: OutputNotifier,
     /// Wakes the daemon loop after an event that may change a plan. After a change without an event, use
@@ -210,6 +213,7 @@ impl Engine {
     ) -> Self {
         secrets::process::remember(&redactor(&loaded));
         Self {
+            launcher: Launcher::new(program.clone(), home.state.path().to_owned()),
             store,
             home,
             clock,

@@ -61,6 +61,15 @@ pub struct BeforeOutput {
     pub resumed: Option<String>,
 }
 
+/// Descriptors of a keeper that is launched.
+#[derive(Debug)]
+pub(super) struct PreparedLaunch {
+    /// Lock of the attempt. The keeper inherits it, so the lock is never free until the keeper ends.
+    pub(super) lock: File,
+    /// Log of the keeper.
+    pub(super) log: File,
+}
+
 /// State of the lock of an attempt.
 pub(super) enum AttemptLock {
     /// The attempt was never launched, or is being removed.
@@ -200,7 +209,7 @@ impl Attempt {
         !is_missing(&self.stdout())
     }
 
-    /// Creates the folder and starts the keeper.
+    /// Creates the folder and executes the program as the keeper.
     pub fn launch(
         &self,
         program: &Path,
@@ -208,19 +217,18 @@ impl Attempt {
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
-        self.launch_with_notes(&BeforeOutput::default(), program, start, prompt, environment)
+        let launch = self.prepare_launch(&BeforeOutput::default(), program, start, prompt)?;
+        self.execute_keeper(program, environment, launch)
     }
 
-    /// Launches as [`Self::launch`] does, with notes before the agent's output, and records the session that the agent
-    /// continues.
-    pub fn launch_with_notes(
+    /// Creates the folder and writes the files that the keeper needs.
+    pub(super) fn prepare_launch(
         &self,
         before_output: &BeforeOutput,
         program: &Path,
         start: &StartSpec,
         prompt: &str,
-        environment: &[(String, String)],
-    ) -> io::Result<Child> {
+    ) -> io::Result<PreparedLaunch> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper runs this attempt"))?;
         self.create(PROMPT_FILE)?.write_all(prompt.as_bytes())?;
@@ -234,6 +242,16 @@ impl Attempt {
             None => missing_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
         }
         self.write(START_FILE, &start.with_program(program))?;
+        Ok(PreparedLaunch { lock, log: self.create(KEEPER_LOG_FILE)? })
+    }
+
+    /// Executes the program as the keeper of a prepared launch.
+    pub(super) fn execute_keeper(
+        &self,
+        program: &Path,
+        environment: &[(String, String)],
+        launch: PreparedLaunch,
+    ) -> io::Result<Child> {
         let mark = self.mark();
         Command::new(program)
             .arg("keeper")
@@ -242,10 +260,9 @@ impl Attempt {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(mark.0, mark.1)
             .current_dir("/")
-            // The keeper inherits the lock, so the lock is never free until the keeper ends.
-            .stdin(lock)
+            .stdin(launch.lock)
             .stdout(Stdio::null())
-            .stderr(self.create(KEEPER_LOG_FILE)?)
+            .stderr(launch.log)
             .spawn()
     }
 

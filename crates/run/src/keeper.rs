@@ -47,8 +47,13 @@ const FOLDER_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs a keeper process.
 pub fn keep(folder: &Path) -> ExitCode {
+    if keep_to_end(folder) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the attempt to its end. Returns whether its ending is recorded; if not, the log of the keeper says why.
+pub(super) fn keep_to_end(folder: &Path) -> bool {
     match keep_attempt(folder) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => true,
         Err(error) => {
             // Before the agent is started, the keeper opens only the attempt's folder, so this error is about that
             // folder.
@@ -57,7 +62,7 @@ pub fn keep(folder: &Path) -> ExitCode {
                 folder,
                 &if closed { format!("{FOLDER_NOT_ACCESSIBLE}: {error}") } else { error.to_string() },
             );
-            ExitCode::FAILURE
+            false
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Running agents: their processes, sandboxes, workspaces and output. Each attempt has its own keeper process.
 //!
 //! ```text
-//!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools and their processes
+//!  daemon ──requests──▶ keeper ──spawns──▶ agent ──▶ its tools and their processes
 //!     │                 │ parent of the agent, subreaper of all its processes; outlives the daemon
 //!     │                 ▼
 //!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, keeper.json, ending.json
@@ -25,6 +25,7 @@ pub mod growth;
 pub mod jsonl;
 pub mod keeper;
 pub mod launch;
+pub mod launcher;
 pub mod lines;
 pub mod minder;
 pub mod process;
@@ -33,6 +34,7 @@ pub mod redact;
 pub mod runtime;
 pub mod sandbox;
 pub mod shortage;
+pub mod spawner;
 pub mod start;
 pub mod stopped;
 pub mod supervision;

@@ -63,7 +63,7 @@ use clap_complete::CompleteEnv;
 
 use cowhand_run::sandbox::docker::contain;
 use cowhand_run::sandbox::{confine, forward};
-use cowhand_run::{acp, keeper, minder};
+use cowhand_run::{acp, keeper, minder, spawner};
 use cowhand_web::mcp as mcp_server;
 pub use exit::{Exit, Failure};
 
@@ -162,6 +162,7 @@ enum Verb {
 pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(HiddenVerb::Keep(folder)) => return keeper::keep(&folder),
+        Some(HiddenVerb::Spawner { state }) => return spawner::run_spawner(&state),
         Some(HiddenVerb::Mind(argv)) => return minder::mind(&argv),
         Some(HiddenVerb::Acp(instructions)) => {
             return acp::run(&instructions, |tool_use| Box::pin(mcp_server::may_use(tool_use)));
@@ -229,6 +230,8 @@ pub fn run() -> ExitCode {
 enum HiddenVerb {
     /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),
+    /// `cowhand keeper spawner STATE`: runs the process that makes the keepers of a daemon.
+    Spawner { state: String },
     /// `cowhand mind PROGRAM ARGUMENT…`: runs the minder of a short command of the daemon.
     Mind(Vec<OsString>),
     /// `cowhand acp FILE`: runs the client of an agent with `runtime: acp`.
@@ -248,6 +251,9 @@ enum HiddenVerb {
 fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVerb> {
     let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
     match (verb.to_str()?, rest.as_slice()) {
+        ("keeper", [word, state]) if word == spawner::SPAWNER_WORDS[1] => {
+            Some(HiddenVerb::Spawner { state: state.to_string_lossy().into_owned() })
+        }
         ("keeper", [folder]) => Some(HiddenVerb::Keep(folder.into())),
         (minder::MINDER_VERB, [_, ..]) => Some(HiddenVerb::Mind(rest)),
         ("acp", [instructions]) => Some(HiddenVerb::Acp(instructions.into())),

@@ -36,6 +36,7 @@ use crate::context::{Engine, StopRequest};
 use crate::secrets::kept::{self, GivenTexts};
 use crate::secrets::redactor_over;
 use cowhand_run::attempt::Attempt;
+use cowhand_run::launcher::LaunchInput;
 use cowhand_run::shortage;
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
@@ -186,18 +187,11 @@ impl AttemptTask {
         if *self.stop_requests.borrow() != StopRequest::Continue {
             return Err(StartError::Stopped);
         }
-        let program = &self.engine.program;
-        let launched =
-            attempt.launch_with_notes(before_output, program, &launch.start, prompt, &launch.environment);
-        let mut keeper =
-            launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
+        let input =
+            LaunchInput { before_output, start: &launch.start, prompt, environment: &launch.environment };
+        let launched = self.engine.launcher.launch(&attempt, &input);
+        launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
-        // A thread waits for the keeper's end, so that the keeper does not become a zombie. The thread is not a
-        // blocking task of the Tokio runtime, because the runtime would wait for such a task at shutdown.
-        let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
-        if let Err(error) = reaper {
-            warn!(%job, "cannot wait for the keeper, which stays a zombie process until the daemon ends: {error}");
-        }
         info!(%job, agent = %self.job.agent(), attempt = number, "started");
         Ok(())
     }

@@ -16,9 +16,10 @@ use super::{HookCall, HookResult};
 use crate::context::Engine;
 use crate::secrets::kept::{self, GivenTexts};
 use crate::state::modes;
-use cowhand_run::attempt::Attempt;
+use cowhand_run::attempt::{Attempt, BeforeOutput};
 use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
+use cowhand_run::launcher::LaunchInput;
 use cowhand_run::process::StopSignal;
 use cowhand_run::shortage;
 use cowhand_run::start::{KeeperLimits, StartSpec};
@@ -79,18 +80,15 @@ pub(super) async fn run(
     let context = call.context.to_string();
     let given =
         GivenTexts { arguments: &start.argv, environment: &environment, files: &files, input: &context };
+    let (before_output, prompt) = (&BeforeOutput::default(), context.as_str());
+    let input = LaunchInput { before_output, start: &start, prompt, environment: &environment };
     let launched = attempt
         .clear()
         .and_then(|()| attempt.write_private(&files))
         .and_then(|()| kept::keep(&attempt, call.redactor, &given))
-        .and_then(|()| attempt.launch(&engine.program, &start, &context, &environment));
-    let mut keeper = launched.map_err(|error| not_launched(&error))?;
+        .and_then(|()| engine.launcher.launch(&attempt, &input));
+    launched.map_err(|error| not_launched(&error))?;
     fault::point("hook_launched");
-    // This thread reaps the keeper when it ends, however long that takes.
-    if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
-        warn!(job = %taken.job, "cannot wait for the keeper of its hook, which stays a zombie process until the \
-                                 daemon ends: {error}");
-    }
     Ok(follow(engine, taken, &attempt).await)
 }
 

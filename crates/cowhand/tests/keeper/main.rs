@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod spawner;
+
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -341,7 +344,6 @@ fn attempt_without_launch_is_gone_and_never_began() {
 
 #[test]
 fn attempt_files_are_private_to_owner() {
-    use std::os::unix::fs::PermissionsExt;
     let scene = Scene::new().sh("true");
     scene.ending();
     for entry in std::fs::read_dir(scene.attempt.folder()).unwrap().flatten() {

@@ -1,0 +1,137 @@
+//! The launcher: starts the keepers of a daemon.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::attempt::{Attempt, BeforeOutput, PreparedLaunch};
+use super::spawner::{Spawner, SpawnerError};
+use super::start::StartSpec;
+
+/// Time after which a spawner that does not answer is replaced.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Starts keepers through a spawner. If there is no spawner, it executes the program for the keeper.
+#[derive(Debug)]
+pub struct Launcher {
+    program: PathBuf,
+    /// State folder, which the command line of the spawner shows.
+    state: PathBuf,
+    answer_timeout: Duration,
+    spawner: Mutex<SpawnerState>,
+}
+
+#[derive(Debug)]
+enum SpawnerState {
+    NotStarted,
+    Started {
+        spawner: Spawner,
+        made_keepers: bool,
+    },
+    /// A spawner ended before it made a keeper, so spawners do not work on this machine.
+    Unusable,
+}
+
+/// What an attempt gets at its launch.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchInput<'a> {
+    pub before_output: &'a BeforeOutput,
+    pub start: &'a StartSpec,
+    /// Standard input of the agent.
+    pub prompt: &'a str,
+    pub environment: &'a [(String, String)],
+}
+
+/// Result of a request to the spawner.
+enum Spawned {
+    /// The keeper runs, or has run.
+    Done,
+    /// No keeper was made, and the launch can go on in another way.
+    No(PreparedLaunch),
+}
+
+impl Launcher {
+    pub fn new(program: PathBuf, state: PathBuf) -> Self {
+        let spawner = Mutex::new(SpawnerState::NotStarted);
+        Self { program, state, answer_timeout: ANSWER_TIMEOUT, spawner }
+    }
+
+    /// Sets the time after which a spawner that does not answer is replaced.
+    #[must_use]
+    pub fn with_answer_timeout(self, answer_timeout: Duration) -> Self {
+        Self { answer_timeout, ..self }
+    }
+
+    /// Creates the folder of the attempt and starts its keeper.
+    pub fn launch(&self, attempt: &Attempt, input: &LaunchInput<'_>) -> io::Result<()> {
+        let LaunchInput { before_output, start, prompt, environment } = *input;
+        let launch = attempt.prepare_launch(before_output, &self.program, start, prompt)?;
+        match self.spawn(attempt, environment, launch)? {
+            Spawned::Done => Ok(()),
+            Spawned::No(launch) => {
+                let keeper = attempt.execute_keeper(&self.program, environment, launch)?;
+                reap_in_thread(attempt, keeper);
+                Ok(())
+            }
+        }
+    }
+
+    /// Requests the keeper from the spawner, which is started if there is none.
+    fn spawn(
+        &self,
+        attempt: &Attempt,
+        environment: &[(String, String)],
+        launch: PreparedLaunch,
+    ) -> io::Result<Spawned> {
+        let mut state = self.spawner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let SpawnerState::NotStarted = *state
+            && let Ok(spawner) = Spawner::start(&self.program, &self.state, self.answer_timeout)
+        {
+            *state = SpawnerState::Started { spawner, made_keepers: false };
+        }
+        // If the program cannot be executed as a spawner, it cannot be executed as a keeper either, and that error is
+        // reported.
+        let SpawnerState::Started { spawner, made_keepers } = &mut *state else {
+            return Ok(Spawned::No(launch));
+        };
+        match spawner.spawn(attempt.folder(), environment, &launch) {
+            Ok(_) => {
+                *made_keepers = true;
+                Ok(Spawned::Done)
+            }
+            Err(SpawnerError::Refused(error)) => Err(error),
+            Err(SpawnerError::NoAnswer(error)) => {
+                warn!("the process that makes keepers does not answer, and is ended: {error}");
+                let next = if *made_keepers { SpawnerState::NotStarted } else { SpawnerState::Unusable };
+                // This ends the spawner, so that it makes no further keeper.
+                *state = next;
+                after_no_answer(attempt, launch)
+            }
+        }
+    }
+}
+
+/// Finds out whether a spawner that has ended made the keeper. The keeper has a copy of the lock, or has left its record.
+fn after_no_answer(attempt: &Attempt, launch: PreparedLaunch) -> io::Result<Spawned> {
+    let PreparedLaunch { lock, log } = launch;
+    drop(lock);
+    match attempt.try_lock()? {
+        Some(lock) if !attempt.began()? => Ok(Spawned::No(PreparedLaunch { lock, log })),
+        _ => Ok(Spawned::Done),
+    }
+}
+
+/// Waits for the end of a keeper in a thread, so that the keeper does not become a zombie. The thread is not a blocking
+/// task of the Tokio runtime, because the runtime would wait for such a task at shutdown.
+fn reap_in_thread(attempt: &Attempt, mut keeper: Child) {
+    if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
+        let folder = attempt.folder().display();
+        warn!(
+            "cannot wait for the keeper of {folder}, which stays a zombie process until the daemon ends: {error}"
+        );
+    }
+}
