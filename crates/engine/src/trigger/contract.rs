@@ -14,9 +14,10 @@ const MID_WORK_AFTER: Duration = Duration::from_millis(20);
 
 /// Panics if a strategy does not stop at a shutdown. A shutdown is a signal, or the drop of its sender.
 ///
-/// - A call after the shutdown has to return an empty list within [`ANSWER_TIMEOUT`], also if it is repeated, and whether
-///   or not the receiver has seen the signal.
-/// - A call that runs at the shutdown has to return within the same time. It may return anything.
+/// - A call after the shutdown has to return an empty list within five seconds, also if it is repeated, and whether or
+///   not the receiver has seen the signal.
+/// - A call that runs at the shutdown has to return within the same time. Its result is not checked, because tasks may
+///   arrive at the same moment.
 ///
 /// `make` returns a new strategy each time, in the state that should be tested: about to sleep, about to fetch, or
 /// failing.
