@@ -97,12 +97,12 @@ impl Preparer<'_> {
             return Ok(true);
         }
         let Some(claim) = self.item_claim(firing, item.clone())? else { return Ok(false) };
-        let is_owed = engine.store.report_again(claim, job.clone(), self.now()).await?;
-        if is_owed {
+        let is_reported = engine.store.report_again(claim, job.clone(), self.now()).await?;
+        if is_reported {
             info!(item = %item.id, %job, "still claimed by a job that has ended; the result is reported to the work \
                                           source");
             engine.outbox.notify_one();
         }
-        Ok(is_owed)
+        Ok(is_reported)
     }
 }
