@@ -128,8 +128,8 @@ const INHERITED_VARIABLES: [&str; 16] = [
 const INHERITED_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 
 /// Returns whether an agent's processes get this variable of the daemon's environment. Every agent gets the variables
-/// above and those that `pass_env` names. An agent with `inherits_environment` and without a sandbox also gets all
-/// other variables, except those of cowhand.
+/// above, the variables of all runtimes (`variable_prefixes`), and those that its `pass_env` names. An agent with
+/// `inherits_environment` and without a sandbox also gets all other variables, except those of cowhand.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);

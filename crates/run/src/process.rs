@@ -79,7 +79,7 @@ struct Stat {
     parent: i32,
     group: i32,
     start_ticks: u64,
-    /// Set if all threads of the process have ended and its parent has not reaped it yet.
+    /// True if all threads of the process have ended, although its parent has not reaped it yet.
     has_ended: bool,
 }
 
@@ -104,8 +104,8 @@ impl Stat {
     }
 }
 
-/// Returns every living process below `root`, including those with their own session: a subreaper remains the ancestor
-/// of all its descendants.
+/// Returns every living descendant of `root`. If `root` is a subreaper, it remains the ancestor of processes that start
+/// their own session or whose parent has ended, so these are found too.
 pub(super) fn descendants(root: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in all_pids().unwrap_or_default() {
@@ -125,8 +125,8 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// Returns the processes inside the sandbox of bubblewrap, whose outer process is `wrapper`: the members of the process
-/// group of `wrapper` without `wrapper` and its children.
+/// Returns the living processes inside a bubblewrap sandbox. `wrapper` is the outer process of bubblewrap. The processes
+/// inside are the members of its process group, without `wrapper` itself and its children.
 pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     let member = |pid: &i32| {
         let stat = Stat::of(*pid).ok().flatten();
@@ -135,21 +135,21 @@ pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     all_pids().unwrap_or_default().into_iter().filter(|pid| *pid != wrapper).filter(member).collect()
 }
 
-/// Variable that every process of an attempt inherits; its value is the attempt's name.
+/// Variable that every process of an attempt inherits, called the mark. Its value is the attempt's name.
 pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// Prefix of the name of an attempt's control group.
 pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
-/// Lists the living processes of an attempt except this process. They are recognised by the variable in their
-/// environment or by their control group, so they are found even if the keeper, their common ancestor, has ended.
+/// Lists the living processes of an attempt, without this process. They are recognised by their mark or by their control
+/// group. So they are found even if the keeper, which is their common ancestor, has ended.
 pub(super) fn of_attempt(name: &str) -> io::Result<Vec<i32>> {
     let of_all = of_attempts()?;
     let own = |names: &[String]| names.iter().any(|own| own == name);
     Ok(of_all.into_iter().filter(|(_, names)| own(names)).map(|(pid, _)| pid).collect())
 }
 
-/// Lists all living processes that belong to an attempt of any fleet, each with the names of its attempts. This process
-/// is not listed.
+/// Lists the living processes of all attempts of all fleets, without this process. Each process has the names of its
+/// attempts.
 pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let mut found = Vec::new();
@@ -162,9 +162,9 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     Ok(found)
 }
 
-/// Returns the names of the attempts of a process: by its environment, and by its control group, which it keeps when it
-/// clears its environment. The names by control group come last, because the API checks the last names first and a
-/// control group is harder to forge.
+/// Returns the names of the attempts of a process. The names from its mark come first. The names from its control group
+/// follow; a process keeps its control group when it clears its environment. This order matters because the API tries
+/// the last name first, and a control group is harder to forge than a mark.
 fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     let environment = read(pid, "environ")?.unwrap_or_default();
     let marks = environment.split(|byte| *byte == 0).filter_map(|variable| {
@@ -177,9 +177,9 @@ fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX)).map(str::to_owned)).collect())
 }
 
-/// Returns the names of the attempts of a process and its ancestors. A keeper is the subreaper of its attempt, so a
-/// process with its own session or without its parent is still a descendant of the keeper. The names of the process
-/// itself come first, those of its oldest ancestor last. Returns `None` if there is no such process.
+/// Returns the names of the attempts of a process and its ancestors, without repetitions; `None` if the process does not
+/// exist. The names of the process come first, and the further names of each ancestor follow. A keeper is the subreaper
+/// of its attempt, so it is an ancestor also of processes that have their own session or whose parent has ended.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);
@@ -208,7 +208,7 @@ pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     Err(io::Error::other(format!("the process {pid} has more than {MAX_ANCESTORS} ancestors")))
 }
 
-/// Maximum number of ancestors: more than a terminal session has, and few enough for one request.
+/// Maximum number of processes that are read for one request. No real process has so many ancestors.
 const MAX_ANCESTORS: usize = 1000;
 
 fn all_pids() -> io::Result<Vec<i32>> {

@@ -1,4 +1,4 @@
-//! The contract that every source has to keep, as a test that authors of sources can run.
+//! The contract of every work source: a test that authors of sources run.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use jiff::Timestamp;
 
 use super::{Claimant, WorkSource};
 
-/// Takes items through all their states and panics at the first violation of the contract.
+/// Claims, completes and releases items, and panics at the first violation of the contract.
 ///
-/// `handles` are several handles to the same queue, as separate programs would have. The queue has at least four
-/// available items, and nothing else uses it. Claims are valid until `until`, which is in the future. `outside_state`
-/// returns the whole state of the outside system in any form. After a repeated call of the source, this state must be
-/// the same as after the first call.
+/// - `handles` are several handles to the same queue, as separate programs have them. The queue needs at least four
+///   available items, and nothing else may use it.
+/// - `until` is the end of all claims. It has to be in the future.
+/// - `outside_state` returns the whole state of the outside system as a text of any form. A completion or release that
+///   is repeated must not change this text.
 pub async fn assert_work_source_contract(
     handles: &[Arc<dyn WorkSource>],
     until: Timestamp,

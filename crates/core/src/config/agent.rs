@@ -29,7 +29,7 @@ impl Agent {
     pub fn from_config(name: AgentName, config: AgentConfig) -> Self {
         let inherited = config.inherited;
         let program = Program {
-            runtime: config.runtime.map(herdctl::runtime).unwrap_or_default(),
+            runtime: config.runtime.map(Into::into).unwrap_or_default(),
             command: config.command.unwrap_or_default(),
             model: inherited.model,
             provider: config.provider,
@@ -93,7 +93,7 @@ impl Agent {
 
 /// Returns the program of a fallback. If the fallback has another runtime, the agent's model and provider do not apply.
 fn fallback(own: &Program, other: Fallback) -> Program {
-    let runtime = other.runtime.map_or(own.runtime, herdctl::runtime);
+    let runtime = other.runtime.map_or(own.runtime, Into::into);
     let kept = (runtime == own.runtime).then_some(own);
     Program {
         runtime,

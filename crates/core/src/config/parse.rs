@@ -18,8 +18,8 @@ use super::syntax;
 pub const MAX_CONFIG_BYTES: usize = 1 << 30;
 /// Number of nodes that the aliases of every file may add.
 const MIN_ALIAS_LIMIT: usize = 200_000;
-/// Size of a file for each node that its aliases may add, in bytes. Written values have at least two bytes each, so
-/// aliases add at most half as many nodes as the largest file of the same size without aliases has.
+/// Number of bytes of a file for which its aliases may add one node. A file without aliases has at most one node for
+/// every two bytes, so aliases add at most half as many nodes as such a file can have.
 const BYTES_PER_ALIASED_NODE: usize = 4;
 /// Maximum depth of nesting.
 pub const MAX_LEVELS: usize = 64;
@@ -66,7 +66,7 @@ struct Builder<'a> {
     /// Collections that have not ended yet, outermost first.
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
-    /// Number of nodes that aliases have added, and of copies that are stored for aliases.
+    /// Number of nodes that aliases have added, plus the number of nodes in the copies that are stored for aliases.
     aliased: usize,
     documents: usize,
     root: Option<Node>,

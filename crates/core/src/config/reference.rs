@@ -175,18 +175,19 @@ impl<'a> KnownNames<'a> {
             self.places().map(|place| (place.schedule.id, place)).collect();
         let mut seen = HashSet::new();
         for start in self.places().map(|place| place.schedule.id) {
-            let mut way = Vec::new();
+            let mut visited = Vec::new();
             let mut step = Some(start);
             while let Some(id) = step.filter(|id| seen.insert(*id)) {
-                way.push(id);
+                visited.push(id);
                 step = upstream.get(&id).copied();
             }
-            let Some(first) = step.and_then(|id| way.iter().position(|passed| *passed == id)) else {
+            let Some(first) = step.and_then(|id| visited.iter().position(|other| *other == id)) else {
                 continue;
             };
-            let round: Vec<&ScheduleRef<'_>> = way[first..].iter().filter_map(|id| places.get(id)).collect();
-            if let Some(place) = round.first() {
-                let problem = Problem::error(place.at("schedule"), cycle_message(&round));
+            let cycle: Vec<&ScheduleRef<'_>> =
+                visited[first..].iter().filter_map(|id| places.get(id)).collect();
+            if let Some(place) = cycle.first() {
+                let problem = Problem::error(place.at("schedule"), cycle_message(&cycle));
                 problems.add(problem.key(place.key("schedule")));
             }
         }
@@ -216,8 +217,8 @@ impl<'a> KnownNames<'a> {
     }
 }
 
-fn cycle_message(round: &[&ScheduleRef<'_>]) -> String {
-    let names: Vec<String> = round.iter().map(|place| place.shown()).collect();
+fn cycle_message(cycle: &[&ScheduleRef<'_>]) -> String {
+    let names: Vec<String> = cycle.iter().map(|place| place.shown()).collect();
     match names.as_slice() {
         [only] => format!("`{only}` waits for itself; a job never triggers its own schedule"),
         _ => format!("these schedules wait for each other: {} → {}", names.join(" → "), names[0]),

@@ -1,5 +1,5 @@
-//! The schema in the form in which the checker reads it. All keywords are looked up once, when the schema is generated,
-//! because a check of a large fleet looks at millions of schemas.
+//! The schema of the config as nodes, the form that the checker reads. The keywords of each schema are looked up once,
+//! when the nodes are made, because a check of a large fleet reads them millions of times.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,9 @@ pub(super) struct SchemaNode {
     pub kinds: Vec<&'static str>,
     /// Variants of a union, each with its kinds. Empty if `kinds` is not empty.
     pub union: Vec<(SchemaRef, Vec<&'static str>)>,
-    /// The only key of the map for which a short form stands.
+    /// Key of the map that a short form stands for.
     pub short_for: Option<&'static str>,
+    /// True if an unknown key is an error also in a herdctl fleet.
     pub is_strict: bool,
     pub min_items: u64,
     /// Schema of the items of a list.
@@ -50,7 +51,7 @@ pub(super) struct TextRules {
 #[derive(Debug)]
 pub(super) struct TextPattern {
     pub text: &'static str,
-    /// None if the pattern is not a valid expression; then no text matches.
+    /// `None` if the pattern is not a valid regular expression; then no text matches.
     pub regex: Option<Regex>,
 }
 
@@ -65,9 +66,9 @@ pub(super) struct Property {
     pub is_address: bool,
     pub is_partial: bool,
     pub is_fleet_only: bool,
-    /// Why the key has no effect yet.
+    /// Reason why the key has no effect yet; `None` if it has an effect.
     pub pending: Option<&'static str>,
-    /// What has the effect of this key of herdctl.
+    /// Text of the warning that this key of herdctl has no effect: what to write instead, or why nothing is needed.
     pub herdctl: Option<&'static str>,
     pub schema: SchemaRef,
 }
@@ -87,7 +88,8 @@ impl SchemaRef {
 pub(super) struct Compiler {
     root: &'static Json,
     nodes: Vec<Option<SchemaNode>>,
-    /// Nodes by the address of their schema, because schemas refer to each other in cycles.
+    /// Nodes by the address of their schema. A schema that is already here is not converted again, because schemas refer
+    /// to each other in cycles.
     known: HashMap<*const Json, SchemaRef>,
 }
 
@@ -217,9 +219,12 @@ fn is_open(schema: &Json) -> bool {
     !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// Returns the kinds of value that a schema accepts. A schema without `type` accepts objects if a tag distinguishes its
-/// variants. It accepts strings if all its variants are constants, or if it has no variants, only an `enum` or `const`.
-/// For every other union, the list is empty: then each variant has its own kinds.
+/// Returns the kinds of value that a schema accepts.
+///
+/// The `type` of the schema names them. A schema without `type` accepts objects if a tag distinguishes its variants, and
+/// strings if each variant is a constant. A schema with neither `type` nor variants also counts as one for strings: it
+/// has an `enum` or a `const`, or it is open. For every other union, the list is empty, and each variant has its own
+/// kinds.
 fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {
         Some(Json::String(kind)) => return vec![kind],

@@ -91,8 +91,8 @@ pub(super) fn may_hold_unmasked_password(address: &str) -> bool {
     address_may_hold_password(address) && !address.split_once("://").is_some_and(is_plain)
 }
 
-/// Adds the passwords that the value of a key for addresses may contain, although it is mistyped or contains spaces:
-/// each text between one of the first colons and an `@`.
+/// Adds the passwords that a mistyped address, or an address with spaces, may contain: each text between one of the
+/// first two colons and an `@`.
 pub(super) fn add_unmasked_passwords(address: &str, found: &mut Vec<String>) {
     let address = address.trim();
     // In `http:u:password@host`, the first colon belongs to the scheme. In `u:password@host`, it does not.
@@ -164,10 +164,11 @@ pub(super) fn may_hold_password(text: &str) -> bool {
     text.contains("://") && (text.contains('@') || without_user(text).is_some())
 }
 
-/// Returns whether a part of the password of this address may be read as its port, path, query or fragment, because it
-/// contains an unescaped `/`, `\`, `?` or `#`: an `@` follows later, and the first part contains a colon. This is also
-/// true for `http://host:80/@x`, because the same form can be a user `host` with the password `80/`, and a password must
-/// not be sent to a wrong host or be shown. The author of the address can write the `@` of a path as `%40`.
+/// Returns whether the password of this address may contain an unescaped `/`, `\`, `?` or `#`. A part of the password
+/// would then be read as the port, path, query or fragment. This is assumed if the text before the first of these
+/// characters contains a colon, and an `@` follows after them. It is also assumed for `http://host:80/@x`, because this
+/// can mean the user `host` with the password `80/`, and a password must not be sent to a wrong host or be shown. The
+/// author of the address can write the `@` of a path as `%40`.
 pub(super) fn has_unescaped_password(address: &str) -> bool {
     let Some((scheme, after)) = address.split_once("://") else { return false };
     let (authority, others) = after.split_at(after.find(['/', '\\', '?', '#']).unwrap_or(after.len()));

@@ -1,9 +1,10 @@
 //! The record of an event's job at the time of the event.
 //!
-//! The event log holds no copies of jobs, because pruned data must not remain and prompts can be large. Copies are not
-//! needed: the fields that a job gets at its creation never change, and an ended job does not change. So the record at
-//! the time of the event can be made from the event and the current row of the job. In the record of a created or
-//! started job, fields whose value at that time is not known are empty, for example the usage of earlier attempts.
+//! The event log has no copies of jobs: a copy would outlive a pruned job, and prompts can be large. Instead, the record
+//! is built from the event and the current row of the job. This is possible because the fields that a job gets at its
+//! creation do not change later, and an ended job does not change. The only exception is a renamed schedule: the records
+//! of its old events show its new name. In the record of a created or started job, a field whose value at that time is
+//! unknown is empty, for example the usage of earlier attempts.
 
 use jiff::Timestamp;
 
@@ -41,9 +42,9 @@ impl Event {
     }
 }
 
-/// Returns the record at the creation of the job. The code names every field, so that the compiler asks about a field
-/// that is added to `JobRecord`: a field that never changes after the creation is copied, every other field gets its
-/// first value.
+/// Returns the record at the creation of the job. Fields that do not change after the creation are copied. All other
+/// fields get their first value. The code names every field, so that the compiler reports a field that is new in
+/// `JobRecord`.
 fn as_created(job: JobRecord) -> JobRecord {
     JobRecord {
         id: job.id,
@@ -77,8 +78,8 @@ fn as_created(job: JobRecord) -> JobRecord {
 }
 
 /// Returns the record at the start of an attempt. The first attempt has no session yet. A later attempt gets the
-/// current session of the job, which an earlier attempt usually began. If the first attempt never began and was started
-/// again, each of its starts was the start of the run at its time.
+/// current session of the job, which an earlier attempt usually began. The first attempt starts the run. If it never
+/// began, it is started again, and each of its events shows the time of that event as the start of the run.
 fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
     let session_id = job.session_id.clone().filter(|_| attempt > 1);
     let run_started_at = job.run_started_at.filter(|_| attempt > 1).or(Some(at));

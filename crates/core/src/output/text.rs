@@ -9,13 +9,13 @@ use super::{OutputError, OutputMessage};
 /// Formats texts as lines of the JSONL.
 #[derive(Debug, Default)]
 pub struct TextFormat {
-    /// End of the lines of this time.
+    /// Time of the last line, and the end of a line with this time.
     end: Option<(Timestamp, String)>,
 }
 
 impl TextFormat {
-    /// Appends a message as [`OutputMessage::text`] builds it, as one line with a line end. It is the line that
-    /// [`OutputMessage::to_line`] returns for it.
+    /// Appends one line with a line end. The line is the same as that of a message that [`OutputMessage::text`] builds
+    /// and [`OutputMessage::to_line`] formats.
     pub fn append(
         &mut self,
         out: &mut Vec<u8>,
@@ -24,7 +24,8 @@ impl TextFormat {
         now: Timestamp,
         cap: usize,
     ) -> Result<(), OutputError> {
-        // A text that does not fit in any case is not written first, because escapes make it many times longer.
+        // A text that is longer than `cap` cannot fit. It is not formatted here first, because escapes can make it many
+        // times longer.
         let (start, cap) = (out.len(), cap.max(OutputMessage::MIN_CAP));
         if content.len() <= cap {
             let end = self.end(now)?;
@@ -45,8 +46,8 @@ impl TextFormat {
         OutputMessage::text(subtype, content).stamped(now).append_line(out, cap)
     }
 
-    /// Returns the end of a line of this time. Many lines have the same time, so it is formatted only if the time
-    /// changes.
+    /// Returns the end of a line with this time. Many lines have the same time, so the end is formatted only if the
+    /// time changes.
     fn end(&mut self, now: Timestamp) -> Result<&str, OutputError> {
         let end = match self.end.take() {
             Some((time, end)) if time == now => end,

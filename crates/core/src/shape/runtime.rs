@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::runtime::Runtime;
+
 /// Kind of program; `acp` is any program that supports the Agent Client Protocol, `sdk` and `cli` are herdctl's names
 /// of `claude`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,4 +19,17 @@ pub enum RuntimeName {
     Command,
     Sdk,
     Cli,
+}
+
+impl From<RuntimeName> for Runtime {
+    fn from(name: RuntimeName) -> Self {
+        match name {
+            RuntimeName::Claude | RuntimeName::Sdk | RuntimeName::Cli => Self::Claude,
+            RuntimeName::Codex => Self::Codex,
+            RuntimeName::Gemini => Self::Gemini,
+            RuntimeName::Opencode => Self::Opencode,
+            RuntimeName::Acp => Self::Acp,
+            RuntimeName::Command => Self::Command,
+        }
+    }
 }

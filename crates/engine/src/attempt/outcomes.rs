@@ -1,7 +1,7 @@
 //! The outcomes of settled attempts, in the files `outcomes.jsonl` and `outcomes.1.jsonl` of the state folder.
 //!
 //! The store has the outcomes as well. But a store that was restored from a backup may record an attempt as running,
-//! although the attempt has ended and its folder has been removed. Then these files tell how the attempt ended.
+//! although the attempt has ended and its folder has been removed. Then these files state how the attempt ended.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};

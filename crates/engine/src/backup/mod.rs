@@ -3,8 +3,6 @@
 //! The lock, the node's id, the key of job tokens, the folders of attempts and the views are not part of a backup: they
 //! belong to processes on this machine, or are generated.
 
-mod known;
-mod outputs;
 pub mod restore;
 
 use std::fs::{self, File, OpenOptions};

@@ -1,14 +1,17 @@
 //! Restores a backup. The backup is checked first, and the replaced store is kept.
 
+mod outputs;
+mod rows;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
+use outputs::{Outputs, folder_of};
+use rows::RestoredRows;
 
-use super::known::RestoredRows;
-use super::outputs::{Outputs, folder_of};
 use super::{BackupCounts, inspect, scratch};
 use crate::state::StateFolder;
 use cowhand_store::file::{self, beside};

@@ -1,4 +1,4 @@
-//! The contract of every strategy, for authors of strategies: call [`assert_trigger_contract`] in a test.
+//! The contract of every trigger strategy. Authors of strategies call [`assert_trigger_contract`] in a test.
 
 use std::time::Duration;
 
@@ -9,32 +9,36 @@ use super::strategy::{Task, TriggerStrategy};
 
 /// Time limit for an answer, large enough for a busy machine. `cargo bench --bench trigger` prints the real figures.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time from the first call to the shutdown, so that the strategy is in the middle of its work.
+/// Time from the first call to the shutdown. The strategy then waits, or is in the middle of its work.
 const MID_WORK_AFTER: Duration = Duration::from_millis(20);
 
-/// Panics if a call of the strategy after a shutdown does not return at once, or returns tasks or an error. These cases
-/// are tested: the shutdown is signalled before the call, and the receiver has or has not seen the signal; the sender
-/// is dropped; the shutdown is signalled, or the sender is dropped, while the strategy waits; the strategy is called
-/// again after the shutdown. `make` returns a new strategy each time, in any state that should be tested: about to
-/// sleep, about to fetch, failing. Before the shutdown the strategy may return any tasks.
+/// Panics if a strategy does not stop at a shutdown. A shutdown is a signal, or the drop of its sender.
+///
+/// - A call after the shutdown has to return an empty list within five seconds, also if it is repeated, and whether or
+///   not the receiver has seen the signal.
+/// - A call that runs at the shutdown has to return within the same time. Its result is not checked, because tasks may
+///   arrive at the same moment.
+///
+/// `make` returns a new strategy each time, in the state that should be tested: about to sleep, about to fetch, or
+/// failing.
 pub async fn assert_trigger_contract<F>(make: F)
 where
     F: Fn() -> Box<dyn TriggerStrategy>,
 {
     let (stop, shutdown) = watch::channel(true);
-    answers_with_nothing(make(), shutdown.clone(), "signalled before the call").await;
+    assert_returns_nothing(make(), shutdown.clone(), "signalled before the call").await;
     let mut seen = shutdown.clone();
     seen.mark_unchanged();
-    answers_with_nothing(make(), seen, "signalled and already seen").await;
+    assert_returns_nothing(make(), seen, "signalled and already seen").await;
     drop(stop);
-    answers_with_nothing(make(), shutdown, "signalled, and then the sender was dropped").await;
+    assert_returns_nothing(make(), shutdown, "signalled, and then the sender was dropped").await;
 
     let (gone, shutdown) = watch::channel(false);
     drop(gone);
-    answers_with_nothing(make(), shutdown, "the sender was dropped without a signal").await;
+    assert_returns_nothing(make(), shutdown, "the sender was dropped without a signal").await;
 
     let (stop, shutdown) = watch::channel(false);
-    let waiting = tokio::spawn(until_nothing_after(make(), shutdown.clone()));
+    let waiting = tokio::spawn(call_until_stopped(make(), shutdown.clone()));
     tokio::time::sleep(MID_WORK_AFTER).await;
     stop.send_replace(true);
     let ended = timeout(ANSWER_TIMEOUT, waiting).await;
@@ -45,7 +49,7 @@ where
     }
 
     let (stop, shutdown) = watch::channel(false);
-    let waiting = tokio::spawn(until_nothing_after(make(), shutdown));
+    let waiting = tokio::spawn(call_until_stopped(make(), shutdown));
     tokio::time::sleep(MID_WORK_AFTER).await;
     drop(stop);
     assert!(
@@ -54,9 +58,9 @@ where
     );
 }
 
-/// Calls the strategy as the runner does, until the shutdown. The call runs in a task, which shows that a strategy can
-/// be moved to another thread.
-async fn until_nothing_after(
+/// Calls the strategy again and again until the shutdown, as the runner does. The caller spawns a task for it, which
+/// requires that a strategy can move to another thread.
+async fn call_until_stopped(
     mut strategy: Box<dyn TriggerStrategy>,
     shutdown: watch::Receiver<bool>,
 ) -> Box<dyn TriggerStrategy> {
@@ -68,7 +72,7 @@ async fn until_nothing_after(
     strategy
 }
 
-async fn answers_with_nothing(
+async fn assert_returns_nothing(
     mut strategy: Box<dyn TriggerStrategy>,
     shutdown: watch::Receiver<bool>,
     when: &str,

@@ -19,12 +19,13 @@ pub struct PollingStrategy {
     consecutive_errors: u32,
     retry_after: Option<Duration>,
     wake: Option<watch::Receiver<()>>,
-    /// True if a wake caused the last poll, so that a second poll follows soon.
+    /// True if a wake caused the last poll, so that a second poll follows after [`SECOND_POLL_AFTER`] at the latest.
     looks_again: bool,
 }
 
-/// Longest wait between the poll that a wake causes and a second poll, because the list may show the change later than
-/// the delivery reports it. Further wakes before the second poll are ignored, so that many deliveries cause few polls.
+/// Longest wait between the poll that a wake causes and a second poll. The second poll is needed because the list may
+/// show the change later than the delivery reports it. Wakes before the second poll are ignored, so that many deliveries
+/// cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
 const MIN_POLL_WAIT: Duration = Duration::from_secs(1);
 /// Time limit for a whole fetch. Thousands of items are many pages.

@@ -27,9 +27,9 @@ const FILE_HEAD: &str =
 const AGENTS_HEAD: &str = "agents:\n";
 /// Number of agents whose rows are read at once.
 const AGENTS_PER_READ: usize = 64;
-/// The file is not written again before this multiple of the time that the last write took.
+/// Pause before the next write, as a multiple of the time that the last write took.
 const PAUSE_FACTOR: u32 = 20;
-/// Writes that take less time are not delayed.
+/// Longest time of a write after which there is no pause.
 const SHORT_WRITE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Serialize)]
@@ -85,7 +85,7 @@ impl StateFile {
         self.changed.insert(agent);
     }
 
-    /// Writes the file at the next call, however long the last write took.
+    /// Ends the pause, so that the next call of [`Self::write`] writes the file.
     pub(super) fn end_pause(&mut self) {
         self.pause_until = None;
     }
@@ -96,8 +96,8 @@ impl StateFile {
         self.is_behind.then(|| pause.unwrap_or_default())
     }
 
-    /// Makes the texts of changed agents again, or all texts after a change of the config, and writes the file, unless
-    /// the last write took long and was a short time ago.
+    /// Makes the texts of changed agents again, or all texts after a change of the config, and writes the file. During
+    /// the pause after a long write, only records that the file has to be written.
     pub(super) async fn write(
         &mut self,
         folder: &StateFolder,

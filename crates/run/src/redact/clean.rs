@@ -1,5 +1,5 @@
-//! A fast check for text without secrets. Almost all output has none, and the exact search is slow: it also searches the
-//! text without invisible characters and with JSON's escapes resolved.
+//! A fast check that a text contains no secret. Almost all output contains none, and the exact search is slow, because it
+//! also searches the text without invisible characters and with JSON's escapes resolved.
 //!
 //! The check is one pass over the text as it is. This is enough because only plain text passes it: text without
 //! invisible characters, in which every escape stands for a line feed, a tab, a quote, a slash or a backslash. A secret
@@ -28,8 +28,8 @@ enum Finder {
 }
 
 impl Default for CleanCheck {
-    /// Returns the check for text without tokens. Its finder is built once, because each checkpoint that is read has a
-    /// reader with a redactor.
+    /// Returns the check that finds only tokens. Its finder is built once and shared, because a reader that is restored
+    /// from a checkpoint begins with this check.
     fn default() -> Self {
         static TOKENS: LazyLock<CleanCheck> = LazyLock::new(|| CleanCheck::of(&[]));
         TOKENS.clone()
@@ -97,8 +97,8 @@ fn has_only_visible_characters(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| !text.contains(is_unseen))
 }
 
-/// Returns true if no escape can stand for a character that is not one of [`ESCAPABLE_CHARACTERS`], on any level of JSON
-/// within JSON. On a deeper level, a character follows more backslashes.
+/// Returns true if every escape stands for one of [`ESCAPABLE_CHARACTERS`]. This covers JSON in a string of JSON too: each
+/// level only adds backslashes before the character.
 fn has_only_plain_escapes(text: &[u8]) -> bool {
     memchr::memchr_iter(b'\\', text).all(|at| !matches!(text.get(at + 1), Some(b'u' | b'b' | b'f' | b'r')))
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the check calls clean, the exact search leaves unchanged.
+        /// The exact search changes no text that the check calls clean.
         #[test]
         fn clean_text_has_nothing_to_mask(
             parts in prop::collection::vec(prop_oneof![

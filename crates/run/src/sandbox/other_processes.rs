@@ -5,13 +5,14 @@ use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
 use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
-/// Returns rules that refuse the call with which a process reads or changes the limits of another process.
+/// Returns rules that refuse the call with which a process reads or changes the limits of another process. The id 0
+/// means the caller. All other ids are refused.
 pub(super) fn limits() -> Result<RulesBySyscall, BackendError> {
     Ok(RulesBySyscall::from([(libc::SYS_prlimit64, other_than_caller(0)?)]))
 }
 
-/// Returns rules that refuse calls that change the priority of another process. The id 0 means the caller. All other
-/// ids are refused, because a filter cannot know which of them are threads of the caller.
+/// Returns rules that refuse calls that change the priority of another process. As in [`limits`], all ids except 0 are
+/// refused, because a filter cannot know which of them are threads of the caller.
 pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
     // All processes of a user: `PRIO_USER` and `IOPRIO_WHO_USER`.
     const PRIORITY_OF_USER: i32 = 2;

@@ -27,17 +27,17 @@ pub(super) enum Confinement<'a> {
 }
 
 /// Installs the filters for this process and everything that it executes.
-pub(super) fn restrict(held: Confinement<'_>) -> Result<(), seccompiler::Error> {
-    for filter in filters(held)? {
+pub(super) fn restrict(confinement: Confinement<'_>) -> Result<(), seccompiler::Error> {
+    for filter in filters(confinement)? {
         seccompiler::apply_filter(&filter)?;
     }
     Ok(())
 }
 
 /// Builds one filter for each error code of refused calls.
-fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
+fn filters(confinement: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     let mut closed = always_closed();
-    let network = match held {
+    let network = match confinement {
         Confinement::Landlock(network) => {
             closed.extend(other_processes::limits()?);
             sockets::of_landlock(network)?
@@ -51,7 +51,7 @@ fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     }
     let mut owners = rights::special_modes()?;
     owners.extend(rights::other_groups()?);
-    if matches!(held, Confinement::Landlock(_)) {
+    if matches!(confinement, Confinement::Landlock(_)) {
         owners.extend(other_processes::priorities()?);
     }
     // The mode of `openat2` is in memory, which a filter cannot read. Programs use `openat` if `openat2` is missing.

@@ -199,8 +199,9 @@ fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     file::persist(&new, path).map_err(|error| open_error(&error))
 }
 
-/// Locks the folder, so that no other process migrates the same file. If the folder cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release
-/// SQLite's own locks.
+/// Locks the folder, so that no other process migrates the same file. The file itself is not locked, because closing it
+/// would release SQLite's own locks. Returns `None` if the folder cannot be locked. If it cannot be opened either,
+/// SQLite reports the error.
 async fn lock_folder(file: &Path) -> Option<File> {
     let folder = File::open(file::folder_of(file)).ok()?;
     tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?

@@ -19,6 +19,7 @@ use crate::roster::{Agent, Roster};
 use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
+/// Warnings about settings, by location and text. The flag is true if the setting has no effect for every agent so far.
 #[derive(Default)]
 pub(in crate::config) struct UnusedSettings(HashMap<(Location, String), (Problem, bool)>);
 
@@ -186,8 +187,8 @@ fn check_work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) 
     );
 }
 
-/// Checks whether a schedule inherits a value of a `work_source` in `defaults`, from its agent. An agent or a schedule
-/// can add keys to the inherited source, so each value is compared, by its location.
+/// Warns of a `work_source` in `defaults` of which no schedule inherits a value. An agent or a schedule can add keys to
+/// the inherited source, so each value is compared by its location.
 pub(in crate::config) fn default_work_sources(loader: &mut Loader<'_>) {
     let mut inherited = HashSet::new();
     for draft in &loader.agents {

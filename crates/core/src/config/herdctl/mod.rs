@@ -9,24 +9,11 @@ use std::path::Path;
 pub(super) use docker::sandbox;
 pub(super) use web::apply as apply_web;
 
-use crate::runtime::Runtime;
-use crate::shape::{AgentConfig, RuntimeName};
+use crate::shape::AgentConfig;
 
 /// Checks by its name whether a config file is a file of herdctl. The loader is more lenient with such a file.
 pub(super) fn is_herdctl(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem == "herdctl")
-}
-
-/// Returns the runtime of a name. `sdk` and `cli` are herdctl's names of `claude`.
-pub(super) const fn runtime(name: RuntimeName) -> Runtime {
-    match name {
-        RuntimeName::Claude | RuntimeName::Sdk | RuntimeName::Cli => Runtime::Claude,
-        RuntimeName::Codex => Runtime::Codex,
-        RuntimeName::Gemini => Runtime::Gemini,
-        RuntimeName::Opencode => Runtime::Opencode,
-        RuntimeName::Acp => Runtime::Acp,
-        RuntimeName::Command => Runtime::Command,
-    }
 }
 
 /// Checks whether the processes of an agent in a herdctl file inherit the environment of the daemon, as in herdctl.

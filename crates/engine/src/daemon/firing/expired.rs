@@ -1,8 +1,9 @@
 //! Releases work items whose claim has expired, because the fleet that claimed them no longer runs. Every fleet that
 //! polls the same queue does this.
 //!
-//! The item is first claimed for this fleet, like any other item, and then released with a reason. So only one of many
-//! fleets releases the item. After a crash between the two steps, the row of the item shows that it has to be released.
+//! The item is first claimed for this fleet, like any other item, and then released with a reason. Only one fleet can
+//! claim it, so only one fleet releases it. After a crash between the two steps, the row of the item in the store shows
+//! that the item has to be released.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Closing;
@@ -16,13 +17,13 @@ use cowhand_work::{Claimant, ExpiredClaim, StatedClaimant, WorkSource};
 
 impl Preparer<'_> {
     /// Releases items with expired claims. An error is only logged, because the next search finds the items again.
-    pub(super) async fn put_back_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
-        if let Err(error) = self.try_put_back_expired(firing, source).await {
+    pub(super) async fn release_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
+        if let Err(error) = self.try_release_expired(firing, source).await {
             warn!(agent = %firing.agent.name, "cannot read the expired claims: {error:#}");
         }
     }
 
-    async fn try_put_back_expired(
+    async fn try_release_expired(
         &self,
         firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
@@ -45,11 +46,10 @@ impl Preparer<'_> {
             return Ok(());
         }
         let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
-        // This fleet may have given up the item. But another fleet took it from the queue later, so a person must have
-        // offered it again.
+        // If this fleet has given up the item, a person has offered it again since: another fleet has claimed it later.
         claim.unless.given_up = false;
-        // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still
-        // run.
+        // If the item already has a row, the expired claim is a claim of this fleet, whose daemon did not run for too
+        // long. The job may still run, so the item is not released.
         let TakeResult::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
         let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;
@@ -97,12 +97,12 @@ impl Preparer<'_> {
             return Ok(true);
         }
         let Some(claim) = self.item_claim(firing, item.clone())? else { return Ok(false) };
-        let is_owed = engine.store.report_again(claim, job.clone(), self.now()).await?;
-        if is_owed {
+        let is_reported = engine.store.report_again(claim, job.clone(), self.now()).await?;
+        if is_reported {
             info!(item = %item.id, %job, "still claimed by a job that has ended; the result is reported to the work \
                                           source");
             engine.outbox.notify_one();
         }
-        Ok(is_owed)
+        Ok(is_reported)
     }
 }

@@ -69,7 +69,7 @@ impl Preparer<'_> {
         }
         let is_search_due = self.engine.is_expired_search_due(config, self.now());
         if is_search_due {
-            self.put_back_expired(firing, source.as_ref()).await;
+            self.release_expired(firing, source.as_ref()).await;
         }
         let candidates = sources.candidates(owner, &FetchOptions::default()).await?;
         let queue = config.queue(&sources.context().base);

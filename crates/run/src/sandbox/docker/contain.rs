@@ -158,7 +158,7 @@ async fn begin(
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let user = if engine.is_rootless().await? { "0:0".to_owned() } else { own_ids() };
-    let mut order = ContainerSpec {
+    let mut spec = ContainerSpec {
         start,
         sandbox,
         contained,
@@ -170,13 +170,13 @@ async fn begin(
         prompted: !prompt.is_empty(),
         init: engine.is_podman() || !hides_init(sandbox),
     };
-    match create(engine, name, &order.body()?).await {
+    match create(engine, name, &spec.body()?).await {
         // Some engines have no init program for containers.
         Err(EngineError::Refused { message, .. })
             if message.contains("init binary") || message.contains("docker-init") =>
         {
-            order.init = false;
-            create(engine, name, &order.body()?).await?;
+            spec.init = false;
+            create(engine, name, &spec.body()?).await?;
         }
         created => created?,
     }
@@ -192,11 +192,11 @@ async fn begin(
 
 /// Creates the container. The name belongs to this attempt only, so an existing container of this name is a leftover
 /// and is removed.
-async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(), EngineError> {
-    match engine.create(name, order).await {
+async fn create(engine: &ContainerEngine, name: &str, container_spec: &Value) -> Result<(), EngineError> {
+    match engine.create(name, container_spec).await {
         Err(EngineError::Refused { status: 409, .. }) => {
             leftover::end(engine, name).await?;
-            engine.create(name, order).await
+            engine.create(name, container_spec).await
         }
         created => created,
     }

@@ -104,8 +104,8 @@ impl ContainerEngine {
         self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
-    pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), EngineError> {
-        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LONG_TIMEOUT)
+    pub(super) async fn create(&self, name: &str, container_spec: &Value) -> Result<(), EngineError> {
+        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(container_spec), LONG_TIMEOUT)
             .await
             .map(|_| ())
     }

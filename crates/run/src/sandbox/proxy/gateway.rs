@@ -18,7 +18,8 @@ use super::ProxyError;
 use crate::attempt::{Attempt, CREDENTIALS_FILE};
 use cowhand_system::http;
 
-/// Credentials of the proxy. They are in a file that the keeper reads and removes before the agent starts.
+/// Address and key of the provider. They are in a private file, which the keeper reads and removes before the agent
+/// starts.
 #[derive(Serialize, Deserialize)]
 pub struct ProxyCredentials {
     #[serde(rename = "upstream")]
@@ -34,7 +35,7 @@ impl std::fmt::Debug for ProxyCredentials {
 }
 
 impl Attempt {
-    /// Writes the credentials for the keeper. No sandbox gives the agent access to this file.
+    /// Writes the file with the credentials, for the keeper. No sandbox gives the agent access to this file.
     pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
         let file = self.create(CREDENTIALS_FILE)?;
@@ -49,14 +50,15 @@ impl Attempt {
     }
 }
 
+/// Forwards requests of the agent to the provider, and adds the key.
 pub(super) struct Gateway {
     provider_address: String,
     key: (HeaderName, HeaderValue),
     client: reqwest::Client,
 }
 
-/// Headers that are not forwarded: those of a single connection, those for a proxy, and those that the proxy's own HTTP
-/// client sets.
+/// Headers that are not forwarded: headers about one connection, headers for a proxy, and headers that the HTTP client
+/// of this proxy sets itself.
 const DROPPED_HEADERS: [&str; 12] = [
     "connection",
     "keep-alive",
@@ -71,7 +73,7 @@ const DROPPED_HEADERS: [&str; 12] = [
     "content-length",
     "expect",
 ];
-/// Headers in which an agent could send another key. They are removed when the proxy adds the key.
+/// Headers with a key. If the proxy adds a key, it removes these headers of the agent first.
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 impl Gateway {
@@ -85,7 +87,8 @@ impl Gateway {
         Ok(Self { provider_address, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
-    /// Forwards a request to the provider. The agent chooses only the path and the query below the provider's address.
+    /// Forwards a request to the provider. The agent chooses only the path and the query, which are appended to the
+    /// provider's address.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         // A path without a slash would become part of the host name.
@@ -100,11 +103,12 @@ impl Gateway {
     }
 }
 
-/// Returns whether a path has a segment `.` or `..`, in any form that a server may read as one: percent-encoded once or
-/// several times, beside a backslash, with parameters, or with spaces or control characters. Such a path can lead out
-/// of the folder of the provider's address, and the key is meant only for paths in that folder.
+/// Returns true if a path has a segment `.` or `..`. Such a path can lead out of the folder of the provider's address,
+/// and the key is only for paths in that folder. Every form that a server may read as such a segment counts:
+/// percent-encoded once or several times, separated by a backslash, with parameters after a semicolon, or with spaces or
+/// control characters around it.
 fn has_dot_segment(path: &str) -> bool {
-    /// Number of layers of encoding from which a path counts as having such a segment; no honest program needs so many.
+    /// A path with this number of layers of percent-encoding, or more, always counts. No honest program needs so many.
     const REFUSED_LAYERS: usize = 4;
     let mut path = Cow::Borrowed(path);
     for _ in 0..REFUSED_LAYERS {
@@ -125,7 +129,7 @@ fn is_dots(segment: &str) -> bool {
 
 /// Creates a client that connects only to these addresses or, without a list, to any address.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, ProxyError> {
-    // The client adds no user agent and no compression, because requests and answers are forwarded unchanged.
+    // The client neither adds a `User-Agent` nor decompresses the answer: it forwards what the other side sent.
     let client = http::client_builder().no_proxy().no_gzip();
     let client = match addresses {
         Some(addresses) => http::connect_only_to(client, addresses),
@@ -134,7 +138,7 @@ pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Clie
     client.build().map_err(unreachable)
 }
 
-/// Forwards a request with these keys as additional headers, and streams the answer.
+/// Sends the request to `url` with these keys as additional headers, and returns the answer with its body as a stream.
 pub(super) async fn forward(
     client: &reqwest::Client,
     url: &str,
@@ -171,7 +175,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
     passed
 }
 
-/// Formats an error without the address, which the agent must not see.
+/// Converts an error of the client to its innermost cause, without the address, which the agent must not see.
 fn unreachable(error: reqwest::Error) -> ProxyError {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;

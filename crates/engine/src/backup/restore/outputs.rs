@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use cowhand_core::output::OutputMessage;
 use tempfile::NamedTempFile;
 
-use super::{is_output, known::paths};
+use super::rows::paths;
+use crate::backup::is_output;
 use crate::state::StateFolder;
 use cowhand_store::KnownRows;
 use cowhand_store::file::beside;
