@@ -29,8 +29,7 @@ statements! {
     SAVE_ASK = same "update asks set status = $3, message = $4, actor = $5, answered_at = $6 \
         where job_id = $1 and number = $2 and status = 'open'";
     // There is no condition on the time, because the boot clock decides which asks are overdue.
-    UNANSWERED_ASKS = same "select job_id, number, asked_at, asked_boot, expires_at from asks where status = 'open' \
-        order by job_id, number";
+    UNANSWERED_ASKS = same "select job_id, number, asked_at, asked_boot, expires_at from asks where status = 'open'";
 }
 
 /// Maximum number of unanswered asks of a job; further asks are refused.

@@ -45,7 +45,7 @@ statements! {
         sqlite "update leases set expires_at = $2, boot = $3 where node = $1 \
             and job_id in (select value from json_each($4)) returning job_id, epoch"
         postgres "update leases set expires_at = $2, boot = $3 where node = $1 \
-            and job_id in (select json_array_elements_text(($4::text)::json)) returning job_id, epoch";
+            and job_id = any (array(select json_array_elements_text(($4::text)::json))) returning job_id, epoch";
     ADOPT_LEASES = same "update leases set expires_at = $2, boot = $3 where node = $1 returning job_id, epoch";
     LOCK_LEASE = locked "select expires_at, boot from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";

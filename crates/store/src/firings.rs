@@ -39,7 +39,7 @@ statements! {
         sqlite "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
         postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
-            where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
+            where schedule_id = $1 and firing_key = any (array(select json_array_elements_text(($2::text)::json))) order by number";
     // After a schedule of another agent adopted a schedule, the ended and waiting jobs stay with their agent and have
     // no `schedule_id`. This statement finds the first job of each firing by its id, and the other jobs of the firing
     // by the agent, schedule name and firing key of the first job.
@@ -51,12 +51,12 @@ statements! {
         postgres "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
             job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
             and job.agent = first.agent and job.schedule is not distinct from first.schedule \
-            where first.schedule_id is null and first.id in (select json_array_elements_text(($1::text)::json)) order by job.number";
+            where first.schedule_id is null and first.id = any (array(select json_array_elements_text(($1::text)::json))) order by job.number";
     FIRST_JOBS =
         sqlite "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where firing_key is null and id in (select value from json_each($1))"
         postgres "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
-            where firing_key is null and id in (select json_array_elements_text(($1::text)::json))";
+            where firing_key is null and id = any (array(select json_array_elements_text(($1::text)::json)))";
 }
 
 /// An occurrence with the decision about it.

@@ -43,12 +43,14 @@ statements! {
         where job_id = $1 and number = $2 and state = 'running' and tries = $3";
     REST_OF_HOOKS = locked "select * from hook_runs where job_id = $1 and state = 'waiting' order by number";
     SKIP_HOOK = same "update hook_runs set state = 'skipped', ended_at = $3, reason = $4 where job_id = $1 and number = $2";
-    RESUME_HOOKS = same "update hook_runs set not_before = $2 where state = 'running' and node = $1";
-    CAP_HOOKS = same "update hook_runs set not_before = $2 where state = 'waiting' and (node = $1 or node is null) and not_before > $2";
+    // SQLite uses the index of unfinished runs only if a statement contains the condition of that index.
+    RESUME_HOOKS = same "update hook_runs set not_before = $2 where state in ('waiting', 'running') and state = 'running' and node = $1";
+    CAP_HOOKS = same "update hook_runs set not_before = $2 where state in ('waiting', 'running') and state = 'waiting' \
+        and (node = $1 or node is null) and not_before > $2";
     NEXT_HOOK = same "select min(not_before) as next from hook_runs as due where state in ('waiting', 'running') \
         and not exists (select 1 from hook_runs as earlier where earlier.job_id = due.job_id \
         and earlier.number < due.number and earlier.state in ('waiting', 'running'))";
-    HOOK_IN_HAND = same "select job_id from hook_runs where (node = $1 or node is null) \
+    HOOK_IN_HAND = same "select job_id from hook_runs where state in ('waiting', 'running') and (node = $1 or node is null) \
         and (state = 'running' or (state = 'waiting' and not_before <= $2)) limit 1";
 }
 

@@ -65,6 +65,7 @@ use sqlx::PgPool;
 use database::changes::Committed;
 use database::counts::StatementCounter;
 use database::db::Tx;
+use database::dialect::Statement;
 use database::file::StoreFile;
 use database::health::StoreHealth;
 use database::latency::Latency;
@@ -238,42 +239,7 @@ impl Store {
 
     /// Prepares every statement that `statements!` declares, and returns the number of these statements.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
-        let all: Vec<_> = [
-            adoptions::ALL,
-            agent_lock::ALL,
-            asks::ALL,
-            attempts::ALL,
-            budgets::ALL,
-            cancellation::ALL,
-            claims::ALL,
-            cursors::ALL,
-            database::db::ALL,
-            denials::ALL,
-            events::ALL,
-            failures::ALL,
-            firings::ALL,
-            followups::ALL,
-            database::event_log::ALL,
-            database::health::ALL,
-            hooks::ALL,
-            identity::ALL,
-            imports::ALL,
-            items::ALL,
-            jobs::ALL,
-            nodes::ALL,
-            outbox::ALL,
-            providers::ALL,
-            reports::ALL,
-            retention::ALL,
-            schedules::ALL,
-            sessions::ALL,
-            sightings::ALL,
-            snapshot::ALL,
-            tokens::ALL,
-            usage::ALL,
-            workspaces::ALL,
-        ]
-        .concat();
+        let all = all_statements();
         let count = all.len();
         self.read(|tx| {
             Box::pin(async move {
@@ -287,6 +253,15 @@ impl Store {
         Ok(count)
     }
 
+    /// Returns the name and the SQL of every statement that `statements!` declares, for the database of this store.
+    pub fn statements(&self) -> Vec<(&'static str, &'static str)> {
+        let sql = |statement: Statement| match self.database {
+            Database::Sqlite { .. } => (statement.name, statement.sqlite),
+            Database::Postgres(_) => (statement.name, statement.postgres),
+        };
+        all_statements().into_iter().map(sql).collect()
+    }
+
     /// Finishes queued writes and closes the connections.
     pub async fn close(self) {
         match self.database {
@@ -298,4 +273,43 @@ impl Store {
             Database::Postgres(pool) => server::close(&pool).await,
         }
     }
+}
+
+fn all_statements() -> Vec<Statement> {
+    [
+        adoptions::ALL,
+        agent_lock::ALL,
+        asks::ALL,
+        attempts::ALL,
+        budgets::ALL,
+        cancellation::ALL,
+        claims::ALL,
+        cursors::ALL,
+        database::db::ALL,
+        denials::ALL,
+        events::ALL,
+        failures::ALL,
+        firings::ALL,
+        followups::ALL,
+        database::event_log::ALL,
+        database::health::ALL,
+        hooks::ALL,
+        identity::ALL,
+        imports::ALL,
+        items::ALL,
+        jobs::ALL,
+        nodes::ALL,
+        outbox::ALL,
+        providers::ALL,
+        reports::ALL,
+        retention::ALL,
+        schedules::ALL,
+        sessions::ALL,
+        sightings::ALL,
+        snapshot::ALL,
+        tokens::ALL,
+        usage::ALL,
+        workspaces::ALL,
+    ]
+    .concat()
 }

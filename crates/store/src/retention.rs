@@ -16,8 +16,9 @@ use super::{Store, StoreError, followups, jobs};
 
 statements! {
     ENDED_JOBS = same "select id, agent, finished_at from jobs where status in ('completed', 'failed', 'cancelled') \
-        and (agent = $1 or $1 is null) and not exists (select 1 from jobs as live \
-        where live.status in ('pending', 'running') and (live.forked_from = jobs.id or live.retry_of = jobs.id)) \
+        and (agent = $1 or $1 is null) \
+        and id not in (select forked_from from jobs where status in ('pending', 'running') and forked_from is not null) \
+        and id not in (select retry_of from jobs where status in ('pending', 'running') and retry_of is not null) \
         and not exists (select 1 from hook_runs where hook_runs.job_id = jobs.id and hook_runs.state in ('waiting', 'running')) \
         order by number";
     LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1) \
@@ -30,8 +31,9 @@ statements! {
     DROP_ASKS = same "delete from asks where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
-    REMOVED_JOB = same "select job_id, at, data, actor from events where job_id = $1 and type in ('job:pruned', 'job:deleted') \
-        order by seq desc limit 1";
+    // The index of removed jobs has the last characters of their ids, so that one index is enough.
+    REMOVED_JOB = same "select job_id, at, data, actor from events where type in ('job:pruned', 'job:deleted') \
+        and substr(job_id, 16) = substr($1, 16) and job_id = $1 order by seq desc limit 1";
     REMOVED_JOB_BY_SUFFIX = same "select job_id, at, data, actor from events where type in ('job:pruned', 'job:deleted') \
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }

@@ -20,7 +20,7 @@ statements! {
     LOADED_SCHEDULES = same "select id, trigger_config, state, absent_since, trigger_error from schedules";
     SCHEDULES_OF_IDS =
         sqlite "select * from schedules where id in (select value from json_each($1))"
-        postgres "select * from schedules where id in (select json_array_elements_text(($1::text)::json))";
+        postgres "select * from schedules where id = any (array(select json_array_elements_text(($1::text)::json)))";
     GET_SCHEDULE = same "select * from schedules where id = $1";
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \

@@ -13,13 +13,19 @@ use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
 statements! {
-    RUNNING_JOB_OF_SESSION = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
+    // `+` makes SQLite read the running jobs of the agent instead of all jobs with the key.
+    RUNNING_JOB_OF_SESSION =
+        sqlite "select id from jobs where agent = $1 and +session_key = $2 and status = 'running' and id <> $3 limit 1"
+        postgres "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
     SET_KEY = same "update jobs set session_key = $2 where id = $1";
     FORGET_SESSIONS = same "update jobs set session_key = null where agent = $1 and status <> 'running' and session_key is not null";
-    NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
-        from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
-        where jobs.agent = $1 and jobs.session_key = $2 and jobs.session_id is not null and jobs.id <> $3 \
-        and jobs.finished_at >= $4 and jobs.forked_from is null order by jobs.number desc limit 1";
+    // Only the last jobs with the key are read, because a key can have any number of jobs whose sessions are too old.
+    NEWEST_SESSION = same "select latest.id, latest.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
+        from (select id, number, attempt, session_id, finished_at from jobs where agent = $1 and session_key = $2 \
+        and session_id is not null and id <> $3 and finished_at is not null and forked_from is null \
+        order by number desc limit 20) as latest \
+        join attempts on attempts.job_id = latest.id and attempts.number = latest.attempt \
+        where latest.finished_at >= $4 order by latest.number desc limit 1";
     SESSION_OF_JOB = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
         from jobs join attempts on attempts.job_id = jobs.id where jobs.id = $1 and jobs.session_id is not null \
         and attempts.number <= jobs.attempt order by (attempts.runtime is null), attempts.number desc limit 1";

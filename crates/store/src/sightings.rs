@@ -5,19 +5,27 @@ use std::collections::{HashMap, HashSet};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::FiringKey;
 
-use super::database::db::{Row, Tx, args};
+use super::database::db::{Row, Tx, args, json_list};
 use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {
     LOCK_LIST = locked "select id from schedules where id = $1";
-    SIGHTED = same "select item, generation, present from sightings where schedule_id = $1";
+    // The items of the last list, and those of the new list ($2). Older items are not needed.
+    SIGHTED =
+        sqlite "select item, generation, present from sightings where schedule_id = $1 and present = 1 \
+            union select item, generation, present from sightings where schedule_id = $1 \
+            and item in (select value from json_each($2))"
+        postgres "select item, generation, present from sightings where schedule_id = $1 and present = 1 \
+            union select item, generation, present from sightings where schedule_id = $1 \
+            and item = any (array(select json_array_elements_text(($2::text)::json)))";
     SIGHT = same "insert into sightings (schedule_id, item, generation, present) values ($1, $2, $3, $4) \
         on conflict (schedule_id, item) do update set generation = excluded.generation, present = excluded.present";
     FIRED_KEYS =
         sqlite "select key from firings where schedule_id = $1 and key in (select value from json_each($2))"
-        postgres "select key from firings where schedule_id = $1 \
-            and key in (select json_array_elements_text(($2::text)::json))";
+        // `limit` makes PostgreSQL look up each key, instead of reading all firings of the schedule.
+        postgres "select fired.key from json_array_elements_text(($2::text)::json) as listed (value) cross join lateral \
+            (select key from firings where schedule_id = $1 and key = listed.value limit 1) as fired";
 }
 
 /// Last recorded state of an item.
@@ -60,11 +68,9 @@ impl Store {
         let list = list.to_vec();
         self.read(move |tx| {
             Box::pin(async move {
-                let sightings = sightings(tx, schedule).await?;
+                let sightings = sightings(tx, schedule, &list).await?;
                 let keys = changes(&list, &sightings).keys;
-                let keys = serde_json::to_string(&keys)
-                    .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
-                let rows = tx.all(FIRED_KEYS, args![schedule, keys]).await?;
+                let rows = tx.all(FIRED_KEYS, args![schedule, json_list(&keys)?]).await?;
                 let fired = rows.iter().map(|row| row.get("key")).collect::<Result<_, _>>()?;
                 Ok((sightings, fired))
             })
@@ -81,7 +87,7 @@ async fn record_list(
     list: Vec<FiringKey>,
 ) -> Result<Vec<FiringKey>, StoreError> {
     tx.one(LOCK_LIST, args![schedule]).await?.ok_or(StoreError::NoSchedule(schedule))?;
-    let sightings = sightings(tx, schedule).await?;
+    let sightings = sightings(tx, schedule, &list).await?;
     let Listed { keys, writes } = changes(&list, &sightings);
     for (item, Sighting { generation, present }) in writes {
         tx.execute(SIGHT, args![schedule, item, generation, i64::from(present)]).await?;
@@ -89,8 +95,12 @@ async fn record_list(
     Ok(keys)
 }
 
-async fn sightings(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<HashMap<String, Sighting>, StoreError> {
-    tx.all(SIGHTED, args![schedule]).await?.iter().map(read).collect()
+async fn sightings(
+    tx: &mut Tx<'_>,
+    schedule: ScheduleId,
+    list: &[FiringKey],
+) -> Result<HashMap<String, Sighting>, StoreError> {
+    tx.all(SIGHTED, args![schedule, json_list(list)?]).await?.iter().map(read).collect()
 }
 
 fn read(row: &Row) -> Result<(String, Sighting), StoreError> {

@@ -27,9 +27,10 @@ macro_rules! live_jobs {
             "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
             jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
             jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
-            leases.expires_at, leases.boot, attempts.runtime, attempts.outcome \
-            from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
-            and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
+            leases.expires_at, leases.boot, \
+            (select runtime from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as runtime, \
+            (select outcome from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as outcome \
+            from jobs left join leases on leases.job_id = jobs.id \
             where jobs.status in ('pending', 'running')",
             $condition,
             " order by jobs.number"
@@ -46,9 +47,9 @@ statements! {
             union select number from jobs where status in ('pending', 'running') and schedule_id in (select value from json_each($2)))"))
         postgres (live_jobs!(" and jobs.number in (\
             select number from jobs where status in ('pending', 'running') \
-                and agent in (select json_array_elements_text(($1::text)::json)) \
+                and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status in ('pending', 'running') \
-                and schedule_id in (select json_array_elements_text(($2::text)::json)))"));
+                and schedule_id = any (array(select json_array_elements_text(($2::text)::json))))"));
     // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules. The first part contains the
     // oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
     OLDEST_LIVE_JOBS_OF_AGENTS =
@@ -70,13 +71,13 @@ statements! {
                 where oldest.number < coalesce((select number from jobs where agent = agents.value \
                 and status in ('pending', 'running') order by number limit 1 offset 256), 9223372036854775807) \
             union select number from jobs where status = 'running' \
-                and agent in (select json_array_elements_text(($1::text)::json)) \
+                and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status = 'running' \
-                and schedule_id in (select json_array_elements_text(($3::text)::json)) \
+                and schedule_id = any (array(select json_array_elements_text(($3::text)::json))) \
             union select number from jobs where status = 'pending' and (not_before is not null or run_started_at is not null) \
-                and agent in (select json_array_elements_text(($1::text)::json)) \
+                and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status in ('pending', 'running') \
-                and schedule_id in (select json_array_elements_text(($2::text)::json)) \
+                and schedule_id = any (array(select json_array_elements_text(($2::text)::json))) \
             union select (select min(number) from jobs where status in ('pending', 'running') and schedule_id = schedules.value) \
                 from json_array_elements_text(($3::text)::json) as schedules (value))"));
     LIVE_AGENTS = same "select distinct agent from jobs where status in ('pending', 'running')";
@@ -84,12 +85,12 @@ statements! {
         sqlite "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
             and schedule_id in (select value from json_each($1)) order by prepare_number, due_at, key"
         postgres "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
-            and schedule_id in (select json_array_elements_text(($1::text)::json)) order by prepare_number, due_at, key";
+            and schedule_id = any (array(select json_array_elements_text(($1::text)::json))) order by prepare_number, due_at, key";
     CLAIMS_OF_AGENTS =
         sqlite "select holder, agent, schedule, until from items where state = 'claiming' \
             and agent in (select value from json_each($1))"
         postgres "select holder, agent, schedule, until from items where state = 'claiming' \
-            and agent in (select json_array_elements_text(($1::text)::json))";
+            and agent = any (array(select json_array_elements_text(($1::text)::json)))";
     PREPARING_OF = same "select schedule_id, key, decided_at, prepare_tries from firings where schedule_id = $1 and outcome = 'preparing' \
         order by prepare_number, due_at, key";
     PREPARING = same "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \

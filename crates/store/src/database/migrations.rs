@@ -52,6 +52,7 @@ macro_rules! migrations {
             32 "0032_" "live_of_agent",
             33 "0033_" "agent_began",
             34 "0034_" "running_of_agent",
+            35 "0035_" "history",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

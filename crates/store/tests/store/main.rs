@@ -16,6 +16,7 @@ mod items;
 mod leases;
 mod migrations;
 mod nodes;
+mod plans;
 mod providers;
 mod races;
 mod refused;
