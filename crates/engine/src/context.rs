@@ -261,7 +261,7 @@ impl Engine {
     /// Replaces the config. Secrets of the old config stay known, because stored texts and running agents may contain
     /// them.
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
-        loaded.earlier_secrets.extend_from_slice(redactor(&self.loaded()).secrets());
+        loaded.add_earlier_secrets(redactor(&self.loaded()).secrets().to_vec());
         secrets::process::remember(&redactor(&loaded));
         self.config.set(loaded);
     }

@@ -27,9 +27,9 @@ pub struct Loaded {
     pub writable: Vec<PathBuf>,
     /// Secrets of earlier configs of this daemon, and the kept secrets of attempts that an earlier daemon did not
     /// settle. Texts and running agents can still contain them. This list is not written to the disk.
-    pub earlier_secrets: Vec<String>,
+    pub(crate) earlier_secrets: Vec<String>,
     /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
-    pub redactor: OnceLock<Arc<Redactor>>,
+    pub(crate) redactor: OnceLock<Arc<Redactor>>,
 }
 
 /// The config as it is shown to people, without secrets. It is kept as text, because its tree uses several times as much
@@ -49,6 +49,12 @@ impl ShownConfig {
 }
 
 impl Loaded {
+    /// Adds secrets of earlier configs or attempts. The redactor is made again at its next use.
+    pub(crate) fn add_earlier_secrets(&mut self, secrets: Vec<String>) {
+        self.earlier_secrets.extend(secrets);
+        self.redactor = OnceLock::new();
+    }
+
     /// Returns the files of the config and the folders of its work sources. A confined job must not write to these
     /// paths, because text in them is trusted.
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {

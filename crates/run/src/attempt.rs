@@ -445,7 +445,8 @@ impl Attempt {
         then: fn(&File) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        serde_json::to_writer(&mut file, value)?;
+        // Not `to_writer`, which would make a system call for each part of the text.
+        file.write_all(&serde_json::to_vec(value)?)?;
         then(file.as_file())?;
         file.persist(self.folder.join(name))?;
         Ok(())

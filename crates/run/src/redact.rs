@@ -71,12 +71,17 @@ impl Redactor {
         Self { secrets, patterns, finder, following, clean }
     }
 
-    /// Adds secrets.
+    /// Adds secrets. Secrets that are known already cost almost nothing.
     #[must_use]
     pub fn with_secrets(self, more: impl IntoIterator<Item = String>) -> Self {
-        let mut secrets = self.secrets;
-        secrets.extend(more);
-        Self::of(secrets)
+        let is_new = |secret: &String| {
+            secret.trim().len() >= MIN_SECRET_BYTES && self.secrets.binary_search(secret).is_err()
+        };
+        let new: Vec<String> = more.into_iter().filter(is_new).collect();
+        if new.is_empty() {
+            return self;
+        }
+        Self::of(self.secrets.into_iter().chain(new).collect())
     }
 
     /// Returns the secrets that this redactor masks.

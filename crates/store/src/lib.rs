@@ -103,7 +103,7 @@ pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
 pub use sessions::{ProviderAndRuntime, StoredSession};
-pub use snapshot::{MAX_OLDEST_JOBS, WaitingJobs};
+pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
 pub use workspaces::{StoredWorkspace, WorkspaceState};

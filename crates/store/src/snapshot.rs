@@ -50,14 +50,14 @@ statements! {
                 and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status in ('pending', 'running') \
                 and schedule_id = any (array(select json_array_elements_text(($2::text)::json))))"));
-    // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules. The first part contains the
-    // oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
+    // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules, $4: the number of oldest jobs.
+    // The first part contains the oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
     OLDEST_LIVE_JOBS_OF_AGENTS =
         sqlite (live_jobs!(" and jobs.number in (\
             select oldest.number from json_each($1) as agents join jobs as oldest \
                 on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
                 where oldest.number < coalesce((select number from jobs where agent = agents.value \
-                and status in ('pending', 'running') order by number limit 1 offset 256), 9223372036854775807) \
+                and status in ('pending', 'running') order by number limit 1 offset $4), 9223372036854775807) \
             union select number from jobs where status = 'running' and agent in (select value from json_each($1)) \
             union select number from jobs where status = 'running' and schedule_id in (select value from json_each($3)) \
             union select number from jobs where status = 'pending' and (not_before is not null or run_started_at is not null) \
@@ -69,7 +69,7 @@ statements! {
             select oldest.number from json_array_elements_text(($1::text)::json) as agents (value) join jobs as oldest \
                 on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
                 where oldest.number < coalesce((select number from jobs where agent = agents.value \
-                and status in ('pending', 'running') order by number limit 1 offset 256), 9223372036854775807) \
+                and status in ('pending', 'running') order by number limit 1 offset $4), 9223372036854775807) \
             union select number from jobs where status = 'running' \
                 and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status = 'running' \
@@ -206,15 +206,26 @@ pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snaps
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitingJobs {
     All,
-    /// The oldest [`MAX_OLDEST_JOBS`] live jobs of each agent, and those later jobs that can change a plan although an
-    /// older job waits for the same place: running jobs, jobs that wait for a time or for another attempt, jobs of
-    /// schedules that the clock fires, and the oldest job of every other schedule. So the cost of a plan does not depend
-    /// on the length of a queue.
-    Oldest,
+    /// The oldest `count` live jobs of each agent, and those later jobs that can change a plan although an older job
+    /// waits for the same place: running jobs, jobs that wait for a time or for another attempt, jobs of schedules that
+    /// the clock fires, and the oldest job of every other schedule. So the cost of a plan does not depend on the length
+    /// of a queue.
+    Oldest {
+        count: u32,
+    },
 }
 
-/// Number of the oldest live jobs of an agent in a snapshot with [`WaitingJobs::Oldest`].
-pub const MAX_OLDEST_JOBS: usize = 256;
+impl WaitingJobs {
+    /// Returns enough of the oldest jobs to fill the places of each of these agents, even if some of the jobs have to
+    /// wait for something else.
+    pub fn to_fill_places(roster: &Roster, agents: &[AgentName]) -> Self {
+        let places = agents.iter().filter_map(|name| roster.agent(name)).map(|agent| agent.max_concurrent);
+        Self::Oldest { count: places.max().unwrap_or_default().saturating_mul(2).saturating_add(SPARE_JOBS) }
+    }
+}
+
+/// Number of waiting jobs that a plan reads beyond twice the places of its agent.
+const SPARE_JOBS: u32 = 16;
 
 /// Agents and their schedules, as lists in JSON.
 struct AgentLists {
@@ -235,8 +246,9 @@ async fn of_agents(
     let records = schedules::of_ids(tx, schedules.clone()).await?;
     let jobs = match waiting {
         WaitingJobs::All => tx.all(LIVE_JOBS_OF_AGENTS, args![agents.clone(), schedules.clone()]).await?,
-        WaitingJobs::Oldest => {
-            tx.all(OLDEST_LIVE_JOBS_OF_AGENTS, args![agents.clone(), by_clock, by_tasks]).await?
+        WaitingJobs::Oldest { count } => {
+            let arguments = args![agents.clone(), by_clock, by_tasks, i64::from(count)];
+            tx.all(OLDEST_LIVE_JOBS_OF_AGENTS, arguments).await?
         }
     };
     let preparing = tx.all(PREPARING_OF_SCHEDULES, args![schedules]).await?;

@@ -58,7 +58,7 @@ impl StartOptions {
     /// Writes the options. The caller must hold the lock of the state folder.
     pub(super) fn write(&self, state: &StateFolder) -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(state.path())?;
-        serde_json::to_writer(&mut file, self)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
         file.write_all(b"\n")?;
         file.persist(state.path().join(OPTIONS_FILE))?;
         Ok(())

@@ -114,7 +114,7 @@ impl Daemon {
         for empty in store.load_schedules(Arc::clone(&loaded.roster), clock.now()).await? {
             warn!("{empty}");
         }
-        loaded.earlier_secrets = kept::of_attempts(&state);
+        loaded.add_earlier_secrets(kept::of_attempts(&state));
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;

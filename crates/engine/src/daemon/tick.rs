@@ -19,9 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::schedule_view::{AFTER_HOURS, MISSED};
 use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{
-    Decision, Fired, MAX_OLDEST_JOBS, NewFiring, Settled, Starter, Store, StoreError, WaitingJobs,
-};
+use cowhand_store::{Decision, Fired, NewFiring, Settled, Starter, Store, StoreError, WaitingJobs};
 use cowhand_system::fault;
 
 /// The work that a tick leaves to its caller: jobs to start and to stop, firings to prepare, and the time of the next
@@ -164,12 +162,13 @@ impl TickContext<'_> {
     /// a place stays free, because these jobs wait for something else, a plan with all its jobs follows.
     async fn plan(self, agents: &[AgentName], uptime: &Uptime) -> Result<Vec<(AgentName, Plan)>, StoreError> {
         let Self { store, roster, now, .. } = self;
-        let oldest = store.snapshot_of_agents(roster, agents, WaitingJobs::Oldest, now).await?;
+        let waiting = WaitingJobs::to_fill_places(roster, agents);
+        let oldest = store.snapshot_of_agents(roster, agents, waiting, now).await?;
         let oldest = Snapshot { uptime: uptime.clone(), ..oldest };
         let plans = plan_agents(now, roster, agents, &oldest);
         let has_free_place = |(name, plan): &(AgentName, Plan)| {
-            let is_queue_long =
-                oldest.jobs.iter().filter(|job| job.agent == *name).count() >= MAX_OLDEST_JOBS;
+            let jobs = oldest.jobs.iter().filter(|job| job.agent == *name).count();
+            let is_queue_long = matches!(waiting, WaitingJobs::Oldest { count } if jobs >= count as usize);
             let is_start = |action: &&Action| matches!(action, Action::Start { .. });
             let starts = plan.actions.iter().filter(is_start).count();
             let places = roster.agent(name).map(|agent| AgentPlaces::of_running(agent, &oldest).free());

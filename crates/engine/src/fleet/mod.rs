@@ -579,9 +579,7 @@ impl SourceInputs {
 
 /// Masks secrets in the names of hooks. Events and jobs show these names, and no key of the config refers to them.
 fn mask_hook_names(loaded: &mut Loaded) {
-    // Do not call `secrets::redactor` yet: it stores its redactor in `loaded`, and that redactor would lack the
-    // `earlier_secrets`, which are added later.
-    let redactor = secrets::redactor_over(loaded, None);
+    let redactor = secrets::redactor(loaded);
     for agent in &mut Arc::make_mut(&mut loaded.roster).agents {
         for name in agent
             .hooks

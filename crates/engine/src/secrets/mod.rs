@@ -24,13 +24,17 @@ use cowhand_work::SourceContext;
 /// that sign deliveries; and the headers and secrets of MCP servers, hooks and the trace collector, from the config or
 /// from variables. `agent` is an additional agent, which need not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
-    let Loaded { roster, variables, sources, named, earlier_secrets: earlier, .. } = loaded;
-    redactor_of(&SecretInputs { roster, variables, context: sources.context(), named, earlier }, agent)
+    let known = Redactor::clone(&redactor(loaded));
+    // Most agents are in the config, so that their secrets are known. The cost of a job must not depend on the number of
+    // agents, and finding the secrets of all agents is expensive.
+    known.with_secrets(secrets_of(agent))
 }
 
 /// Returns the redactor for all agents of the config. It is made at its first use.
 pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
-    Arc::clone(loaded.redactor.get_or_init(|| Arc::new(redactor_over(loaded, None))))
+    let Loaded { roster, variables, sources, named, earlier_secrets: earlier, .. } = loaded;
+    let inputs = SecretInputs { roster, variables, context: sources.context(), named, earlier };
+    Arc::clone(loaded.redactor.get_or_init(|| Arc::new(redactor_of(&inputs))))
 }
 
 /// Returns the redactor for a fleet without a running daemon. Its agents may still run, so the redactor also masks the
@@ -44,7 +48,7 @@ pub fn redactor_without_daemon(
 ) -> Redactor {
     let roster = &loaded.roster;
     let (named, earlier) = (named::variables(roster, Some(&loaded.shown)), kept::of_attempts(state));
-    redactor_of(&SecretInputs { roster, variables, context, named: &named, earlier: &earlier }, None)
+    redactor_of(&SecretInputs { roster, variables, context, named: &named, earlier: &earlier })
 }
 
 /// Makes the secrets of a config known to this process, even if the config has errors. Returns the names of the variables
@@ -53,7 +57,7 @@ pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String,
     let (roster, context) = (&loaded.roster, SourceContext::of_base(Path::new(""), variables.clone()));
     let named = named::variables(roster, Some(&loaded.shown));
     let inputs = SecretInputs { roster, variables, context: &context, named: &named, earlier: &[] };
-    process::remember(&redactor_of(&inputs, None));
+    process::remember(&redactor_of(&inputs));
     named
 }
 
@@ -74,11 +78,28 @@ fn own_variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-fn redactor_of(fleet: &SecretInputs<'_>, agent: Option<&Agent>) -> Redactor {
-    let agents = || fleet.roster.agents.iter().chain(agent);
-    let variables = own_variables().chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
+fn redactor_of(fleet: &SecretInputs<'_>) -> Redactor {
+    let variables = own_variables().chain(fleet.variables.clone());
     let variables = variables.flat_map(|(name, value)| in_variable(&name, value));
-    let schedules = agents().flat_map(|agent| &agent.schedules);
+    let named = fleet.named.iter().filter_map(|name| fleet.context.variable(name));
+    let store = fleet.roster.store.as_deref().map(passwords).unwrap_or_default();
+    let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
+    let traces = traces.flat_map(|value| value_and_words(value));
+    let in_urls = fleet.roster.url_passwords.iter().cloned();
+    let configured =
+        variables.chain(secrets_of(&fleet.roster.agents)).chain(named).chain(store).chain(traces);
+    Redactor::of(configured.chain(in_urls).chain(fleet.earlier.iter().cloned()).collect())
+}
+
+/// Returns the secrets of agents: those in the variables that they get, the keys that sign deliveries to their schedules,
+/// and those that they send to their MCP servers and hooks.
+fn secrets_of<'a>(agents: impl IntoIterator<Item = &'a Agent>) -> Vec<String> {
+    agents.into_iter().flat_map(secrets_of_agent).collect()
+}
+
+fn secrets_of_agent(agent: &Agent) -> Vec<String> {
+    let variables = variables_of(agent).into_iter().flat_map(|(name, value)| in_variable(&name, value));
+    let schedules = agent.schedules.iter();
     let of_schedules = schedules.filter_map(|schedule| match schedule.trigger.kind() {
         TriggerKind::Webhook { secret, .. } => secret.map(str::to_owned),
         TriggerKind::Clock(_)
@@ -88,15 +109,7 @@ fn redactor_of(fleet: &SecretInputs<'_>, agent: Option<&Agent>) -> Redactor {
         | TriggerKind::Github { .. }
         | TriggerKind::Tasks { .. } => None,
     });
-    let named = fleet.named.iter().filter_map(|name| fleet.context.variable(name));
-    let store = fleet.roster.store.as_deref().map(passwords).unwrap_or_default();
-    let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
-    let traces = traces.flat_map(|value| value_and_words(value));
-    let sent = agents().flat_map(secrets_sent_by);
-    let in_urls = fleet.roster.url_passwords.iter().cloned();
-    let configured = variables.chain(sent).chain(of_schedules).chain(named).chain(store).chain(traces);
-    let configured = configured.chain(in_urls);
-    Redactor::of(configured.chain(fleet.earlier.iter().cloned()).collect())
+    variables.chain(secrets_sent_by(agent)).chain(of_schedules).collect()
 }
 
 /// Returns the secrets in a variable: its whole value if it has a secret name, the password of an address, and the
@@ -202,7 +215,7 @@ agents:
         let context = SourceContext::of_base(folder.path(), HashMap::new());
         let places =
             SecretInputs { roster, variables: &HashMap::new(), context: &context, named: &[], earlier: &[] };
-        let masked = redactor_of(&places, None).redact(config).into_owned();
+        let masked = redactor_of(&places).redact(config).into_owned();
         assert_eq!(loaded.errors(), 0, "{:?}", loaded.problems);
         assert_eq!(config.matches("pass-in-").count(), 9);
         assert!(!masked.contains("pass-in-"), "{masked}");

@@ -145,7 +145,9 @@ impl StateFile {
         now: Timestamp,
     ) -> anyhow::Result<()> {
         let roster = &fleet.roster;
-        let snapshot = store.snapshot_of_agents(roster, agents, WaitingJobs::Oldest, now).await?;
+        let snapshot = store
+            .snapshot_of_agents(roster, agents, WaitingJobs::to_fill_places(roster, agents), now)
+            .await?;
         let last_jobs = store.last_ended(agents).await?;
         let last_jobs: HashMap<&AgentName, &Job> = last_jobs.iter().map(|job| (job.agent(), job)).collect();
         let input = StateInput { snapshot: &snapshot, last_jobs };

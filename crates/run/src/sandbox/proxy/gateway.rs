@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 
@@ -38,8 +38,8 @@ impl Attempt {
     /// Writes the file with the credentials, for the keeper. No sandbox gives the agent access to this file.
     pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
-        let file = self.create(CREDENTIALS_FILE)?;
-        serde_json::to_writer(file, credentials).map_err(io::Error::other)
+        let mut file = self.create(CREDENTIALS_FILE)?;
+        file.write_all(&serde_json::to_vec(credentials)?)
     }
 
     /// Reads the credentials and removes the file.
