@@ -25,7 +25,7 @@ use crate::policy::Zone;
 use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
-use crate::roster::{Roster, RosterIndex};
+use crate::roster::{AgentList, Roster, RosterIndex};
 use crate::server::ServerConfig;
 
 /// Access to files, the environment, and the time and time zone of the machine.
@@ -98,7 +98,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     let budget = loader.budget.clone();
     let mut roster = Roster {
         name: loader.name.take(),
-        agents: Vec::new(),
+        agents: AgentList::new(),
         budget: budget.limits,
         zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
@@ -117,7 +117,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         match resolve::agent(&mut loader, &mut draft, &mut places) {
             Resolved::Whole(agent, value) => {
                 shown_agents.push(value);
-                roster.agents.push(*agent);
+                roster.agents.push(agent);
                 loader.agents.push(draft);
             }
             Resolved::Broken(agent) => broken.push((draft, agent)),

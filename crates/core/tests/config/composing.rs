@@ -159,7 +159,7 @@ agents:
     let b = "name: b\nworking_directory: here";
     let loaded = load_files(&[("cowhand.yaml", root), ("a/a.yaml", a), ("a/b.yaml", b)], &[]);
     fine(&loaded);
-    let [a, b] = loaded.roster.agents.as_slice() else { panic!("two") };
+    let [a, b] = loaded.roster.agents.shared() else { panic!("two") };
     assert!(format!("{:?}", a.schedules[0].trigger).contains("@weekly"));
     assert_eq!(a.schedules[1].name.as_str(), "cron", "a name that is also an alias elsewhere");
     assert_eq!((a.directory.to_str(), b.directory.to_str()), (Some("there"), Some("a/here")));
@@ -192,7 +192,7 @@ agents:
 ";
     let loaded = load_text(text);
     fine(&loaded);
-    let [a, b, c] = loaded.roster.agents.as_slice() else { panic!("three") };
+    let [a, b, c] = loaded.roster.agents.shared() else { panic!("three") };
     assert_eq!((a.program.model.as_deref(), b.program.model.as_deref()), (Some("opus"), Some("opus")));
     assert!(format!("{:?}", b.schedules[0].trigger).contains("Hour"));
     assert_eq!(b.schedules[0].prompt.as_deref(), Some("none"));

@@ -32,7 +32,7 @@ fn every_documented_key_is_accepted() {
 #[test]
 fn a_herdctl_config_becomes_agents_and_schedules() {
     let loaded = everything("herdctl.yaml");
-    let [full, helper] = loaded.roster.agents.as_slice() else { panic!("{:?}", loaded.roster.agents) };
+    let [full, helper] = loaded.roster.agents.shared() else { panic!("{:?}", loaded.roster.agents) };
     assert_eq!((full.name.as_str(), helper.name.as_str()), ("full", "sub.helper"));
     assert_eq!((full.max_concurrent, helper.max_concurrent), (1, 2));
     assert_eq!(full.directory.to_str(), Some("agents/repo"));

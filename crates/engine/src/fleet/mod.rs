@@ -349,7 +349,7 @@ impl Fleet {
     /// the roster does not fire. It keeps its history, because it may be added again.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
-        let roster = check_names(Roster { agents, ..Roster::clone(&self.roster()) })?;
+        let roster = check_names(Roster { agents: agents.into(), ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
         self.apply(ConfigContents::of(roster, variables), guard).await?;
         Ok(())
@@ -582,14 +582,20 @@ fn mask_hook_names(loaded: &mut Loaded) {
     // Do not call `secrets::redactor` yet: it stores its redactor in `loaded`, and that redactor would lack the
     // `earlier_secrets`, which are added later.
     let redactor = secrets::redactor_over(loaded, None);
-    for agent in &mut Arc::make_mut(&mut loaded.roster).agents {
-        for name in agent
-            .hooks
-            .after_run
-            .iter_mut()
-            .chain(&mut agent.hooks.on_error)
-            .filter_map(|hook| hook.name.as_mut())
-        {
+    let is_masked = |name: &String| matches!(redactor.redact(name), Cow::Owned(_));
+    let has_masked =
+        |agent: &Agent| agent.hooks.all().any(|(_, hook)| hook.name.as_ref().is_some_and(is_masked));
+    let agents = loaded.roster.agents.iter().enumerate();
+    // Only these agents are changed, because a changed agent is no longer shared with other rosters.
+    let masked: Vec<usize> = agents.filter(|(_, agent)| has_masked(agent)).map(|(at, _)| at).collect();
+    if masked.is_empty() {
+        return;
+    }
+    let roster = Arc::make_mut(&mut loaded.roster);
+    for at in masked {
+        let hooks = &mut roster.agents[at].hooks;
+        let names = hooks.after_run.iter_mut().chain(&mut hooks.on_error);
+        for name in names.filter_map(|hook| hook.name.as_mut()) {
             if let Cow::Owned(masked) = redactor.redact(name) {
                 *name = masked;
             }
@@ -617,7 +623,8 @@ fn is_bare(program: &Path) -> bool {
 /// Checks that names of agents are unique, as the config loader does, for a roster that did not come from a file.
 fn check_names(roster: Roster) -> Result<Roster, FleetError> {
     let mut names = std::collections::HashSet::new();
-    match roster.agents.iter().find(|agent| !names.insert(&agent.name)) {
+    let duplicate = roster.agents.iter().find(|agent| !names.insert(&agent.name));
+    match duplicate {
         Some(duplicate) => Err(FleetError::Config(format!("two agents have the name {}", duplicate.name))),
         None => Ok(roster),
     }

@@ -119,7 +119,7 @@ mod tests {
         }))
         .unwrap();
         let agent = Agent::from_config("a".parse().unwrap(), config);
-        let roster = Roster { agents: vec![agent], ..Roster::default() };
+        let roster = Roster::of(vec![agent]);
         let shown = json!({"webhooks": {"secret_env": "FIVE"}, "env": "SIX"});
         assert_eq!(variables(&roster, Some(&shown)), ["FIVE", "FOUR", "ONE", "THREE", "TWO"]);
     }
