@@ -79,7 +79,7 @@ agents:
     assert_eq!(seen(&agents[0]), "renamed.inherits sub 4 [Read,Edit] 3");
     assert_eq!(seen(&agents[1]), "renamed.says over 4 [] 1", "arrays replace, null takes away");
     assert_eq!((agents[0].retry.max_attempts, agents[0].retry.backoff.to_string()), (3, "1m".to_owned()));
-    assert_eq!(loaded.shown["agents"][1]["session"]["max_turns"], 7);
+    assert_eq!(loaded.shown.value()["agents"][1]["session"]["max_turns"], 7);
     assert_eq!(agents[1].session.expires, SignedDuration::from_hours(5));
     assert_eq!(agents[0].timeout.to_string(), "2h");
     assert_eq!(agents[1].timeout.duration(), None);
@@ -115,7 +115,7 @@ fleets: [{path: sub/cowhand.yaml}, {path: keeper/cowhand.yaml}]
         let retention = loaded.roster.retention(&agent.parse().unwrap());
         assert_eq!(serde_json::to_string(&retention).unwrap(), expected, "{agent}");
     }
-    assert_eq!(loaded.shown["retention"]["max_age"], "30d");
+    assert_eq!(loaded.shown.value()["retention"]["max_age"], "30d");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::roster::{Agent, Roster};
 use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::config) struct UnusedSettings(HashMap<(Location, String), (Problem, bool)>);
 
 impl UnusedSettings {
@@ -28,6 +28,14 @@ impl UnusedSettings {
         let problem = Problem::warning(at, message).key(key);
         let known = self.0.entry((at, problem.message.clone())).or_insert((problem, true));
         known.1 &= is_unused;
+    }
+
+    /// Adds the records of a part of the config.
+    pub(in crate::config) fn add(&mut self, part: Self) {
+        for (at, (problem, is_unused)) in part.0 {
+            let known = self.0.entry(at).or_insert((problem, true));
+            known.1 &= is_unused;
+        }
     }
 
     pub(in crate::config) fn report(self, problems: &mut Problems) {
@@ -190,12 +198,12 @@ fn check_work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) 
 /// can add keys to the inherited source, so each value is compared, by its location.
 pub(in crate::config) fn default_work_sources(loader: &mut Loader<'_>) {
     let mut inherited = HashSet::new();
-    for draft in &loader.agents {
+    for draft in &loader.agents.drafts {
         let schedules = draft.node.get("schedules").and_then(Node::entries).into_iter().flatten();
         let sources = schedules.filter_map(|(_, schedule)| schedule.node.get("work_source"));
         inherited.extend(sources.flat_map(value_locations));
     }
-    let has_agents = !loader.agents.is_empty();
+    let has_agents = !loader.agents.drafts.is_empty();
     for source in std::mem::take(&mut loader.default_work_sources) {
         let is_inherited = value_locations(&source.node).iter().any(|at| inherited.contains(at));
         let message = "this `work_source` has no effect: only schedules take items, and no schedule inherits it; \
