@@ -12,6 +12,7 @@ mod record;
 mod unenforceable;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use jiff::tz::TimeZone;
@@ -189,8 +190,9 @@ pub struct Schedule {
     /// Isolation of its jobs. Unset keys are already taken from the agent.
     pub isolation: IsolationRules,
     /// Permissions in addition to those of the agent.
-    pub permissions: Option<Permissions>,
-    pub retry: Retry,
+    pub permissions: Option<Box<Permissions>>,
+    /// Retry policy. Schedules with the default policy share one value.
+    pub retry: Arc<Retry>,
     /// Limit of one attempt.
     pub timeout: Timeout,
     /// Limit of an attempt's time without output.
@@ -443,7 +445,7 @@ impl Schedule {
             output_to_file: false,
             isolation: IsolationRules::default(),
             permissions: None,
-            retry: Retry::default(),
+            retry: Retry::shared_default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
             sandbox_rules: None,

@@ -14,7 +14,7 @@ use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, Checked, check};
 use super::{checks, herdctl, secret};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
-use crate::policy::Timeout;
+use crate::policy::{Retry, Timeout};
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
 use crate::shape;
@@ -269,7 +269,7 @@ fn schedules(
     written: IndexMap<String, shape::ScheduleConfig>,
     shown: &mut Json,
 ) -> Vec<Schedule> {
-    let mut schedules = Vec::new();
+    let mut schedules = Vec::with_capacity(written.len());
     for (written, schedule) in written {
         // An invalid name is already reported.
         let Ok(name) = written.parse() else { continue };
@@ -349,8 +349,8 @@ fn schedule(
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
         isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
-        permissions: schedule.permissions,
-        retry: schedule.retry.unwrap_or_default(),
+        permissions: schedule.permissions.map(Box::new),
+        retry: schedule.retry.map_or_else(Retry::shared_default, Arc::new),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
         sandbox_rules: schedule.sandbox.as_ref().map(|sandbox| Box::new(sandbox.rules())),

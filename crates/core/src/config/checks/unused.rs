@@ -90,8 +90,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         check_retry(unused, node, &schedule.retry, key);
         check_sandbox(unused, node, schedule.sandbox_rules.as_deref(), key);
         check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_deref(), key);
-        check_allow_rules(unused, node, schedule.permissions.as_ref(), key);
-        check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), key);
+        check_allow_rules(unused, node, schedule.permissions.as_deref(), key);
+        check_schedule_allow(unused, node, agent, schedule.permissions.as_deref(), key);
     }
 }
 
