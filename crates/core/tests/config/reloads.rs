@@ -280,3 +280,34 @@ fn unchanged_fleets_keep_their_agents() {
     assert_eq!([is_kept(0), is_kept(1)], [true, false]);
     assert_same(&again, &load(&inputs, KeptFleets::default()));
 }
+
+/// A change of the inputs; the text is a root file.
+type Change = fn(&mut Inputs, &str);
+
+/// Random edits rarely make these changes: each of them adds a problem to a fleet whose file has not changed.
+#[test]
+fn a_change_elsewhere_adds_a_problem_to_an_unchanged_fleet() {
+    let root = |agents: &str| format!("agents: [{agents}]\nfleets: [{{path: /one.yaml, name: one}}]");
+    let with_end = small_fleet(1).replace("interval: 5m", "interval: 5m, end_at: '2026-01-03T00:00:00Z'");
+    let in_folder =
+        small_fleet(1).replace("interval: 5m", "interval: 5m, work_source: {type: files, path: q}");
+    let same_name = root("{name: one.a, runtime: command, command: ['true']}");
+    let cases: [(&str, String, Change); 3] = [
+        ("is defined twice", small_fleet(1), |inputs, root| {
+            _ = inputs.files.insert("cowhand.yaml".into(), root.to_owned());
+        }),
+        ("does not fire any more", with_end, |inputs, _| inputs.days += 9),
+        ("there is no folder", in_folder, |inputs, _| inputs.has_folder = false),
+    ];
+    for (message, fleet, change) in cases {
+        let mut inputs = Inputs { has_folder: true, ..Inputs::default() };
+        inputs.files.insert("cowhand.yaml".into(), root(""));
+        inputs.files.insert("/one.yaml".into(), fleet);
+        let first = load(&inputs, KeptFleets::default());
+        assert_eq!(first.problems, [], "{message}");
+        change(&mut inputs, &same_name);
+        let again = load(&inputs, first.kept);
+        assert!(again.problems.iter().any(|problem| problem.message.contains(message)), "{message}");
+        assert_same(&again, &load(&inputs, KeptFleets::default()));
+    }
+}
