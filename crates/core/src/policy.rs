@@ -5,6 +5,7 @@ mod jitter;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
@@ -90,6 +91,12 @@ impl Default for Retry {
 }
 
 impl Retry {
+    /// Returns the default policy, of which there is one value.
+    pub fn shared_default() -> Arc<Self> {
+        static DEFAULT: LazyLock<Arc<Retry>> = LazyLock::new(Arc::default);
+        Arc::clone(&DEFAULT)
+    }
+
     /// Returns the wait before the attempt that follows attempt `ended` (from 1); none if no attempt follows. `reasons`
     /// are the names of the failure: the exit reason and, if known, the error kind.
     pub fn wait_after(&self, ended: u32, reasons: &[&str]) -> Option<SignedDuration> {

@@ -1,5 +1,6 @@
 //! The roster: the fleet as it runs, resolved, merged and checked. The config as it is written is in [`crate::shape`].
 
+mod agents;
 mod budget;
 mod fallback;
 mod followup;
@@ -11,6 +12,7 @@ mod record;
 mod unenforceable;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use jiff::tz::TimeZone;
@@ -40,6 +42,7 @@ use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::work_source::ConfiguredSource;
 use crate::workspace::{IsolationKind, IsolationRules};
+pub use agents::AgentList;
 pub use former::FormerName;
 pub use index::{CoupledAgents, RosterIndex};
 pub use listen::{EventListener, end_status};
@@ -51,7 +54,7 @@ pub struct Roster {
     /// `fleet.name` of the root file.
     pub name: Option<String>,
     /// Agents in the order of the files: those of the root file first, then those of each sub-fleet.
-    pub agents: Vec<Agent>,
+    pub agents: AgentList,
     /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
     /// Retention of the root file. Each agent has its own retention, whose unset keys are taken from here.
@@ -187,8 +190,9 @@ pub struct Schedule {
     /// Isolation of its jobs. Unset keys are already taken from the agent.
     pub isolation: IsolationRules,
     /// Permissions in addition to those of the agent.
-    pub permissions: Option<Permissions>,
-    pub retry: Retry,
+    pub permissions: Option<Box<Permissions>>,
+    /// Retry policy. Schedules with the default policy share one value.
+    pub retry: Arc<Retry>,
     /// Limit of one attempt.
     pub timeout: Timeout,
     /// Limit of an attempt's time without output.
@@ -441,7 +445,7 @@ impl Schedule {
             output_to_file: false,
             isolation: IsolationRules::default(),
             permissions: None,
-            retry: Retry::default(),
+            retry: Retry::shared_default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
             sandbox_rules: None,
@@ -454,7 +458,7 @@ impl Schedule {
 impl Roster {
     /// Creates a roster of these agents, with default values for everything else.
     pub fn of(agents: Vec<Agent>) -> Self {
-        Self { agents, ..Self::default() }
+        Self { agents: agents.into(), ..Self::default() }
     }
 
     /// Returns the provider of the agent with its limits; none if the agent has no provider.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use cowhand_core::config::ShownConfig;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work_source::ConfiguredSource;
-use serde_json::Value;
 
 use cowhand_run::redact::Redactor;
 use cowhand_work::WorkSources;
@@ -30,22 +30,6 @@ pub struct Loaded {
     pub(crate) earlier_secrets: Vec<String>,
     /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
     pub(crate) redactor: OnceLock<Arc<Redactor>>,
-}
-
-/// The config as it is shown to people, without secrets. It is kept as text, because its tree uses several times as much
-/// memory.
-#[derive(Debug)]
-pub struct ShownConfig(Box<str>);
-
-impl ShownConfig {
-    pub fn of(shown: &Value) -> Self {
-        Self(shown.to_string().into_boxed_str())
-    }
-
-    /// Returns the config as JSON.
-    pub fn value(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
-    }
 }
 
 impl Loaded {

@@ -4,19 +4,21 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
 use super::checks::unused;
-use super::herdctl;
+use super::kept::{FleetInputs, FleetKey};
 use super::load::{Draft, Loader, normalize};
 use super::merge::{long_form, merge};
 use super::node::{Entry, FileId, Location, Map, Node, Scalar, Sources, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, check};
+use super::{herdctl, resolve};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
@@ -41,7 +43,7 @@ struct FleetContext {
     files: Vec<PathBuf>,
     /// Names of the sub-fleets from the outermost to this fleet; empty for the root file.
     names: Vec<String>,
-    defaults: Option<Node>,
+    defaults: Option<Arc<Node>>,
     herdctl: bool,
 }
 
@@ -125,6 +127,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
         let at = written.get("headers").map_or(written.at, |headers| headers.at);
         loader.problems.add(Problem::warning(at, message).key("traces.headers".to_owned()));
     }
+    loader.keep_settings();
     fleet(loader, &node, file, above);
     loader.remember_passwords(&checked);
     Loader::masked(checked)
@@ -144,8 +147,9 @@ fn fleet(loader: &mut Loader<'_>, node: &Node, file: FileId, mut above: FleetCon
     let own = node.get("defaults").cloned();
     let source = own.as_ref().and_then(|defaults| defaults.entry("work_source"));
     loader.default_work_sources.extend(source.cloned());
-    above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
-    let layers = above.defaults.as_ref().map(Layers::of);
+    let inherited = above.defaults.take().map(|defaults| Node::clone(&defaults));
+    above.defaults = [inherited, retention, own].into_iter().flatten().reduce(merge).map(Arc::new);
+    let layers = above.defaults.as_deref().map(Layers::of);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
         if agent(loader, entry, &format!("agents[{index}]"), file, &above, layers.as_ref()).is_none() {
             loader.complete = false;
@@ -204,13 +208,13 @@ fn agent(
     }
     let (fleets, herdctl) = (above.names.clone(), above.herdctl);
     let key = if home == file { key.to_owned() } else { String::new() };
-    loader.agents.push(Draft { node, fleets, home, entry: entry.at, key, herdctl });
+    resolve::add_agent(loader, Draft { node, fleets, home, entry: entry.at, key, herdctl });
     Some(())
 }
 
 /// Returns the maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
 /// Without layers and aliases, a file has at most one node for each two bytes.
-fn merged_limit(files: &Sources) -> usize {
+pub(super) fn merged_limit(files: &Sources) -> usize {
     files.bytes().max(MIN_MERGED_LIMIT)
 }
 
@@ -332,6 +336,43 @@ fn sub_fleet(
         return None;
     }
     let herdctl = above.herdctl || herdctl::is_herdctl(&path);
+    let name = entry.get("name").and_then(Node::text).map(str::to_owned);
+    let fleet_key = FleetKey { path, above: above.names.clone(), name };
+    let inputs = FleetInputs {
+        files: above.files.clone(),
+        defaults: above.defaults.clone(),
+        overrides: entry.get("overrides").cloned(),
+        herdctl,
+    };
+    if let Some(name) = loader.take_earlier(&fleet_key, &inputs, names) {
+        names.insert(name, entry.get("name").map_or(at, |name| name.at));
+        return Some(());
+    }
+    let part = loader.begin_fleet();
+    let path = fleet_key.path.clone();
+    let collected = collect(loader, entry, key, (at, path), above, herdctl, names);
+    loader.drop_tree(&fleet_key.path, herdctl);
+    loader.end_fleet(part, fleet_key, inputs, collected.as_ref());
+    collected.map(|_| ())
+}
+
+/// The name of a sub-fleet that was collected, and whether it has sub-fleets itself.
+pub(super) struct CollectedFleet {
+    pub name: String,
+    pub has_fleets: bool,
+}
+
+/// Reads the file of a sub-fleet and collects its agents. Returns none if the sub-fleet cannot be read; the reason is
+/// reported.
+fn collect(
+    loader: &mut Loader<'_>,
+    entry: &Node,
+    key: &str,
+    (at, path): (Location, PathBuf),
+    above: &FleetContext,
+    herdctl: bool,
+    names: &mut HashMap<String, Location>,
+) -> Option<CollectedFleet> {
     let reading = CheckOptions { herdctl, ..CheckOptions::default() };
     let (mut node, file) = loader.file(&path, Some((at, format!("{key}.path"))), reading)?;
     if let Some(overrides) = entry.get("overrides") {
@@ -345,12 +386,13 @@ fn sub_fleet(
     }
     let below = FleetContext {
         files: above.files.iter().cloned().chain([path]).collect(),
-        names: above.names.iter().cloned().chain([name]).collect(),
+        names: above.names.iter().cloned().chain([name.clone()]).collect(),
         defaults: above.defaults.clone(),
         herdctl,
     };
+    let has_fleets = node.get("fleets").is_some_and(|fleets| !fleets.list().is_empty());
     fleet(loader, &node, file, below);
-    Some(())
+    Some(CollectedFleet { name, has_fleets })
 }
 
 /// Reports keys of a sub-fleet that count only in the root file. A budget is an error there, because its author expects

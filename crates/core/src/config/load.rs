@@ -4,29 +4,34 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
+use super::checks::sandbox::ExposedDirectory;
 use super::checks::unused::{self, UnusedSettings};
 use super::interpolate::interpolate;
-use super::node::{Entry, FileId, Location, Node, Sources};
+use super::kept::{FleetFiles, InputLog, KeptFleets};
+use super::node::{Entry, FileId, Location, Node, Sources, Value};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
-use super::resolve::Resolved;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, Checked, check};
-use super::{compose, reference, resolve, secret};
+use super::shown::ShownConfig;
+use super::{checks, compose, reference, secret};
 use crate::traces::TracesConfig;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 
 use crate::budget::FleetBudget;
+use crate::id::AgentName;
 use crate::policy::Zone;
 use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
-use crate::roster::{Roster, RosterIndex};
+use crate::roster::{Agent, AgentList, Roster, RosterIndex};
 use crate::server::ServerConfig;
+use crate::trigger::TriggerKind;
 
 /// Access to files, the environment, and the time and time zone of the machine.
 pub struct ConfigEnvironment<'a> {
@@ -52,10 +57,12 @@ pub struct LoadedConfig {
     /// The roster, complete only if there are no errors.
     pub roster: Roster,
     /// The merged config with its secrets masked, for people to read.
-    pub shown: Json,
+    pub shown: ShownConfig,
     /// Problems sorted by file and line.
     pub problems: Vec<Problem>,
     pub sources: Sources,
+    /// Fleets that the next load does not have to read again if their files are unchanged.
+    pub kept: KeptFleets,
 }
 
 impl LoadedConfig {
@@ -71,11 +78,24 @@ impl LoadedConfig {
 /// Loads the fleet of a root file. A fleet file named `herdctl.*` and all files that it refers to are read by the rules
 /// of herdctl.
 pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
+    load_again(root, environment, KeptFleets::default())
+}
+
+/// Loads a fleet as `load` does, with the same result. Fleets whose files and other inputs have not changed since the
+/// load that returned `kept` are taken from there.
+pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFleets) -> LoadedConfig {
+    let log = InputLog::default();
+    let ConfigEnvironment { read, env, is_folder, zone, now } = environment;
+    let env = |name: &str| log.variable(name, env);
+    let is_folder = |path: &Path| log.folder(path, is_folder);
     let mut loader = Loader {
-        environment,
+        environment: ConfigEnvironment { read, env: &env, is_folder: &is_folder, zone, now },
+        log: &log,
         sources: Sources::default(),
         problems: Problems::default(),
-        agents: Vec::new(),
+        agents: LoadedAgents::default(),
+        broken: Vec::new(),
+        name_locations: HashMap::new(),
         name: None,
         store: None,
         retention: Retention::default(),
@@ -83,6 +103,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         providers: IndexMap::new(),
         provider_locations: Vec::new(),
         unused: UnusedSettings::default(),
+        exposed: Vec::new(),
         default_work_sources: Vec::new(),
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
@@ -93,12 +114,16 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         fleets: 0,
         complete: true,
         files: HashMap::new(),
+        earlier: kept,
+        kept: KeptFleets::default(),
+        fleet_files: FleetFiles::default(),
+        read_ahead: HashMap::new(),
     };
-    let mut shown = compose::root(&mut loader, &normalize(root));
+    let shown = compose::root(&mut loader, &normalize(root));
     let budget = loader.budget.clone();
     let mut roster = Roster {
         name: loader.name.take(),
-        agents: Vec::new(),
+        agents: AgentList::new(),
         budget: budget.limits,
         zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
@@ -110,36 +135,39 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         url_passwords: Vec::new(),
         index: RosterIndex::default(),
     };
-    let mut places = HashMap::new();
-    let mut shown_agents = Vec::new();
-    let mut broken = Vec::new();
-    for mut draft in std::mem::take(&mut loader.agents) {
-        match resolve::agent(&mut loader, &mut draft, &mut places) {
-            Resolved::Whole(agent, value) => {
-                shown_agents.push(value);
-                roster.agents.push(*agent);
-                loader.agents.push(draft);
-            }
-            Resolved::Broken(agent) => broken.push((draft, agent)),
-        }
+    for agent in std::mem::take(&mut loader.agents.agents) {
+        roster.agents.push(agent);
     }
-    let known = reference::KnownNames::new(&roster, &loader.agents, &broken, loader.complete);
-    known.check(&mut loader.problems);
+    let broken = std::mem::take(&mut loader.broken);
+    reference::check(&roster, &loader.agents.drafts, &broken, loader.complete, &mut loader.problems);
+    checks::sandbox::report_exposed(&mut loader);
     if loader.complete && broken.is_empty() {
         unused::providers(&mut loader, &roster);
         unused::default_work_sources(&mut loader);
     }
     std::mem::take(&mut loader.unused).report(&mut loader.problems);
-    shown["agents"] = json!(shown_agents);
     roster.url_passwords = std::mem::take(&mut loader.url_passwords);
-    LoadedConfig { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
+    LoadedConfig {
+        roster,
+        shown: ShownConfig::new(shown, loader.agents.shown),
+        problems: loader.problems.finish(),
+        sources: loader.sources,
+        kept: loader.kept,
+    }
 }
 
 pub(super) struct Loader<'a> {
     pub environment: ConfigEnvironment<'a>,
+    /// The variables and folders that were looked up since the current fleet was begun.
+    pub log: &'a InputLog,
     pub sources: Sources,
     pub problems: Problems,
-    pub agents: Vec<Draft>,
+    /// Agents without errors.
+    pub agents: LoadedAgents,
+    /// Agents with errors, as far as they can be read.
+    pub broken: Vec<(Draft, Option<Box<Agent>>)>,
+    /// Location of the name of each agent.
+    pub name_locations: HashMap<AgentName, Location>,
     /// Name of the fleet in the root file.
     pub name: Option<String>,
     /// `store` of the root file.
@@ -151,6 +179,8 @@ pub(super) struct Loader<'a> {
     pub provider_locations: Vec<(String, Location)>,
     /// Settings that may have no effect, collected until all agents are known.
     pub unused: UnusedSettings,
+    /// Directories of agents in which Landlock cannot protect config files, collected until all files are known.
+    pub exposed: Vec<ExposedDirectory>,
     /// `work_source` in the `defaults` of each fleet.
     pub default_work_sources: Vec<Entry>,
     pub budget: FleetBudget,
@@ -166,15 +196,52 @@ pub(super) struct Loader<'a> {
     pub fleets: usize,
     /// False if an agent or a sub-fleet was left out, for example because its file cannot be read.
     pub complete: bool,
-    /// Trees of the files read so far, so that a file with several references is parsed once. The key is the path and
-    /// whether the file was read as an agent's file. The value is none if the file is not a valid YAML map.
-    files: HashMap<(PathBuf, bool), Option<ParsedFile>>,
+    /// The files read so far, so that a file with several references is read once.
+    pub files: HashMap<FileKey, ReadFile>,
+    /// Fleets of the load before.
+    pub earlier: KeptFleets,
+    /// Fleets for the next load.
+    pub kept: KeptFleets,
+    pub fleet_files: FleetFiles,
+    /// Texts of files that were read to find out whether they have changed.
+    pub read_ahead: HashMap<PathBuf, String>,
 }
 
-/// The tree of a file, and the file.
-type ParsedFile = (Rc<Node>, FileId);
+/// Path of a file, and whether it is read as an agent's file.
+pub(super) type FileKey = (PathBuf, bool);
+
+/// A file that was read.
+pub(super) enum ReadFile {
+    /// The file is not a valid YAML map.
+    Unusable,
+    Tree(Rc<Node>, FileId),
+    /// The tree was dropped. If the file has another reference, its text is parsed again.
+    Text {
+        file: FileId,
+        herdctl: bool,
+    },
+}
+
+/// Agents without errors, in three lists of the same length.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LoadedAgents {
+    pub agents: Vec<Arc<Agent>>,
+    /// The drafts, reduced to the parts that other agents can refer to.
+    pub drafts: Vec<Arc<Draft>>,
+    /// The agents as they are shown.
+    pub shown: Vec<Arc<str>>,
+}
+
+impl LoadedAgents {
+    pub(super) fn extend(&mut self, more: Self) {
+        self.agents.extend(more.agents);
+        self.drafts.extend(more.drafts);
+        self.shown.extend(more.shown);
+    }
+}
 
 /// An agent with all its layers merged, not yet typed.
+#[derive(Debug)]
 pub(super) struct Draft {
     pub node: Node,
     /// Names of its fleets, outermost first.
@@ -193,6 +260,28 @@ impl Draft {
     pub(super) fn key_of(&self, path: &str) -> String {
         if self.key.is_empty() { path.to_owned() } else { format!("{}.{path}", self.key) }
     }
+
+    /// Drops the parts that only the checks of the agent itself need.
+    pub(super) fn reduce(&mut self, agent: &Agent) {
+        let refers = |name: &String| {
+            let schedule = agent.schedules.iter().find(|schedule| schedule.name.as_str() == name);
+            schedule.is_none_or(|schedule| {
+                let follows = matches!(schedule.trigger.kind(), TriggerKind::Event(_));
+                follows || schedule.adopts.is_some() || schedule.work_source.is_some()
+            })
+        };
+        let Value::Map(map) = &mut self.node.value else { return };
+        map.entries.retain(|key, _| matches!(key.as_str(), "name" | "followups" | "schedules"));
+        if let Some(Value::Map(schedules)) =
+            map.entries.get_mut("schedules").map(|entry| &mut entry.node.value)
+        {
+            schedules.entries.retain(|name, _| refers(name));
+            schedules.entries.shrink_to_fit();
+        }
+        let is_empty = |entry: &Entry| entry.node.entries().is_some_and(IndexMap::is_empty);
+        map.entries.retain(|key, entry| key != "schedules" || !is_empty(entry));
+        map.entries.shrink_to_fit();
+    }
 }
 
 impl Loader<'_> {
@@ -204,11 +293,29 @@ impl Loader<'_> {
         asked: Option<(Location, String)>,
         reading: CheckOptions<'_>,
     ) -> Option<(Rc<Node>, FileId)> {
-        let as_what = (path.to_owned(), reading.agent_file);
-        if let Some(known) = self.files.get(&as_what) {
-            return known.clone();
+        let key = (path.to_owned(), reading.agent_file);
+        match self.files.get(&key) {
+            None => {}
+            Some(ReadFile::Unusable) => return None,
+            Some(ReadFile::Tree(node, file)) => {
+                let (node, file) = (Rc::clone(node), *file);
+                self.note_known_file(file);
+                return Some((node, file));
+            }
+            Some(ReadFile::Text { file, herdctl }) => {
+                let (file, reading) = (*file, CheckOptions { herdctl: *herdctl, ..reading });
+                self.note_known_file(file);
+                // The problems of the file are already reported.
+                let problems = std::mem::take(&mut self.problems);
+                let node = self.parse_and_check(file, reading).map(Rc::new);
+                self.problems = problems;
+                if let Some(node) = node.clone() {
+                    self.files.insert(key, ReadFile::Tree(node, file));
+                }
+                return node.map(|node| (node, file));
+            }
         }
-        let text = match (self.environment.read)(path) {
+        let text = match self.read(path) {
             Ok(text) => text,
             Err(error) => {
                 let (at, key) = asked.unwrap_or_else(|| {
@@ -221,6 +328,7 @@ impl Loader<'_> {
             }
         };
         let blank = text.trim().is_empty();
+        self.note_file(key.clone(), &text);
         let file = self.sources.add(path.to_owned(), text);
         if blank {
             // Many programs truncate a file before they write it, and the file may be read at that moment.
@@ -232,8 +340,27 @@ impl Loader<'_> {
             );
         }
         let found = self.parse_and_check(file, reading).map(|node| (Rc::new(node), file));
-        self.files.insert(as_what, found.clone());
+        let read = found.clone().map_or(ReadFile::Unusable, |(node, file)| ReadFile::Tree(node, file));
+        self.files.insert(key, read);
         found
+    }
+
+    /// Reads a file, unless it was read ahead.
+    pub(super) fn read(&mut self, path: &Path) -> io::Result<String> {
+        match self.read_ahead.remove(path) {
+            Some(text) => Ok(text),
+            None => (self.environment.read)(path),
+        }
+    }
+
+    /// Drops the tree of a fleet file whose agents have been collected. Few files have a second reference, and the trees
+    /// of all files need much memory.
+    pub(super) fn drop_tree(&mut self, path: &Path, herdctl: bool) {
+        if let Some(read) = self.files.get_mut(&(path.to_owned(), false))
+            && let ReadFile::Tree(_, file) = *read
+        {
+            *read = ReadFile::Text { file, herdctl };
+        }
     }
 
     fn parse_and_check(&mut self, file: FileId, reading: CheckOptions<'_>) -> Option<Node> {

@@ -31,6 +31,13 @@ impl Location {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
+impl FileId {
+    /// Returns how many files were read before this file.
+    pub(super) const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// All files that were read, in the order of reading.
 #[derive(Debug, Default)]
 pub struct Sources {

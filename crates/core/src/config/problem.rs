@@ -52,7 +52,7 @@ impl Problem {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Problems {
     all: Vec<Problem>,
     errors: usize,
@@ -71,6 +71,13 @@ impl Problems {
 
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Adds the problems and the secret lines of a part of the config.
+    pub(super) fn extend(&mut self, part: Self) {
+        self.errors += part.errors;
+        self.all.extend(part.all);
+        self.secret_lines.extend(part.secret_lines);
     }
 
     /// Prefixes the keys of the problems from index `from` on, which were found below `key`.

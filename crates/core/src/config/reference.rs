@@ -2,6 +2,7 @@
 //! forever.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::load::Draft;
 use super::node::{Location, Node, Value};
@@ -13,8 +14,28 @@ use crate::id::ScheduleId;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::trigger::{EventTrigger, TriggerConfig, TriggerKind};
 
+/// Checks all references. `drafts` are the drafts of the agents of the roster; `broken` are the agents with errors, as
+/// far as they can be read; `complete` is true if all files could be read.
+pub(super) fn check(
+    roster: &Roster,
+    drafts: &[Arc<Draft>],
+    broken: &[(Draft, Option<Box<Agent>>)],
+    complete: bool,
+    problems: &mut Problems,
+) {
+    let refers = |schedule: &Schedule| {
+        matches!(schedule.trigger.kind(), TriggerKind::Event(_)) || schedule.adopts.is_some()
+    };
+    let has_reference = |agent: &Agent| agent.followups.is_some() || agent.schedules.iter().any(refers);
+    // In most fleets there is no reference, and then the names are not needed.
+    let mut agents = roster.agents.iter().chain(broken.iter().filter_map(|(_, agent)| agent.as_deref()));
+    if agents.any(has_reference) {
+        KnownNames::new(roster, drafts, broken, complete).check(problems);
+    }
+}
+
 /// All agents and schedules that can be referred to.
-pub(super) struct KnownNames<'a> {
+struct KnownNames<'a> {
     /// Agents with their drafts, including agents with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
     /// True if the names of all agents are known.
@@ -36,14 +57,14 @@ struct Names {
 }
 
 impl<'a> KnownNames<'a> {
-    pub(super) fn new(
+    fn new(
         roster: &'a Roster,
-        drafts: &'a [Draft],
+        drafts: &'a [Arc<Draft>],
         broken: &'a [(Draft, Option<Box<Agent>>)],
         complete: bool,
     ) -> Self {
         let read = broken.iter().filter_map(|(draft, agent)| Some((agent.as_deref()?, draft)));
-        let agents = roster.agents.iter().zip(drafts).chain(read).collect();
+        let agents = roster.agents.iter().zip(drafts.iter().map(Arc::as_ref)).chain(read).collect();
         let mut known = Self { agents, knows_all_agents: complete, names: Names::default() };
         known.names.agents = known.agent_names().collect();
         known.names.schedules = known.places().map(|place| (place.name(), place.schedule.id)).collect();
@@ -68,7 +89,7 @@ impl<'a> KnownNames<'a> {
         self.names.agents.insert(agent);
     }
 
-    pub(super) fn check(&self, problems: &mut Problems) {
+    fn check(&self, problems: &mut Problems) {
         let mut upstream: HashMap<ScheduleId, ScheduleId> = HashMap::new();
         let mut for_anyone = Vec::new();
         for place in self.places() {

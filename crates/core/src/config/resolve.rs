@@ -1,7 +1,7 @@
 //! Conversion of a merged agent to its resolved form: typed, with its full name and directory.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde::Deserialize as _;
@@ -14,7 +14,7 @@ use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, Checked, check};
 use super::{checks, herdctl, secret};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
-use crate::policy::Timeout;
+use crate::policy::{Retry, Timeout};
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
 use crate::shape;
@@ -22,20 +22,29 @@ use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError, TriggerKind};
 use crate::workspace::Isolation;
 
 /// Result of resolving an agent.
-pub(super) enum Resolved {
+enum Resolved {
     /// The agent and the form in which it is shown.
     Whole(Box<Agent>, Json),
     /// The agent has errors, which are reported. The readable part, if there is one, is kept to check references to it.
     Broken(Option<Box<Agent>>),
 }
 
-/// Converts an agent to its typed form and checks it. `locations` contains the location of each name that is already
-/// used.
-pub(super) fn agent(
-    loader: &mut Loader<'_>,
-    draft: &mut Draft,
-    locations: &mut HashMap<AgentName, Location>,
-) -> Resolved {
+/// Converts an agent to its typed form, checks it, and adds it to the agents of the loader. Only the parts of its draft
+/// that other agents can refer to are kept, because the drafts of all agents need much memory.
+pub(super) fn add_agent(loader: &mut Loader<'_>, mut draft: Draft) {
+    match agent(loader, &mut draft) {
+        Resolved::Whole(agent, shown) => {
+            draft.reduce(&agent);
+            loader.agents.agents.push(agent.into());
+            loader.agents.drafts.push(Arc::new(draft));
+            loader.agents.shown.push(shown.to_string().into());
+        }
+        Resolved::Broken(agent) => loader.broken.push((draft, agent)),
+    }
+}
+
+/// Converts an agent to its typed form and checks it.
+fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
     let before = loader.problems.errors();
     checks::work_source::inherit_repo(draft);
     let reading = CheckOptions {
@@ -52,7 +61,7 @@ pub(super) fn agent(
     checks::visible_secret::check(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
-    let named = name(loader, draft, locations);
+    let named = name(loader, draft);
     let Some(name) = named.clone().or_else(|| placeholder_name(draft)) else { return Resolved::Broken(None) };
     let directory = working_directory(loader, draft);
     let Some(Typed { config, partial, wrong_keys }) = typed(&checked) else {
@@ -260,7 +269,7 @@ fn schedules(
     written: IndexMap<String, shape::ScheduleConfig>,
     shown: &mut Json,
 ) -> Vec<Schedule> {
-    let mut schedules = Vec::new();
+    let mut schedules = Vec::with_capacity(written.len());
     for (written, schedule) in written {
         // An invalid name is already reported.
         let Ok(name) = written.parse() else { continue };
@@ -340,8 +349,8 @@ fn schedule(
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
         isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
-        permissions: schedule.permissions,
-        retry: schedule.retry.unwrap_or_default(),
+        permissions: schedule.permissions.map(Box::new),
+        retry: schedule.retry.map_or_else(Retry::shared_default, Arc::new),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
         sandbox_rules: schedule.sandbox.as_ref().map(|sandbox| Box::new(sandbox.rules())),
@@ -464,11 +473,7 @@ fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-fn name(
-    loader: &mut Loader<'_>,
-    draft: &Draft,
-    locations: &mut HashMap<AgentName, Location>,
-) -> Option<AgentName> {
+fn name(loader: &mut Loader<'_>, draft: &Draft) -> Option<AgentName> {
     let written = draft.node.get("name");
     if matches!(written, Some(Node { value: Value::Scalar(scalar), .. }) if scalar.undefined) {
         return None;
@@ -487,13 +492,13 @@ fn name(
             return None;
         }
     };
-    if let Some(first) = locations.get(&name) {
+    if let Some(first) = loader.name_locations.get(&name) {
         let (path, line) = (loader.sources.path(first.file).display(), first.line);
         let message = format!("the agent `{name}` is defined twice; the first is in {path}, line {line}");
         loader.problems.add(Problem::error(at, message).key(draft.key_of("name")));
         return Some(name);
     }
-    locations.insert(name.clone(), at);
+    loader.name_locations.insert(name.clone(), at);
     Some(name)
 }
 

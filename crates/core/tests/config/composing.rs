@@ -79,7 +79,7 @@ agents:
     assert_eq!(seen(&agents[0]), "renamed.inherits sub 4 [Read,Edit] 3");
     assert_eq!(seen(&agents[1]), "renamed.says over 4 [] 1", "arrays replace, null takes away");
     assert_eq!((agents[0].retry.max_attempts, agents[0].retry.backoff.to_string()), (3, "1m".to_owned()));
-    assert_eq!(loaded.shown["agents"][1]["session"]["max_turns"], 7);
+    assert_eq!(loaded.shown.value()["agents"][1]["session"]["max_turns"], 7);
     assert_eq!(agents[1].session.expires, SignedDuration::from_hours(5));
     assert_eq!(agents[0].timeout.to_string(), "2h");
     assert_eq!(agents[1].timeout.duration(), None);
@@ -115,7 +115,7 @@ fleets: [{path: sub/cowhand.yaml}, {path: keeper/cowhand.yaml}]
         let retention = loaded.roster.retention(&agent.parse().unwrap());
         assert_eq!(serde_json::to_string(&retention).unwrap(), expected, "{agent}");
     }
-    assert_eq!(loaded.shown["retention"]["max_age"], "30d");
+    assert_eq!(loaded.shown.value()["retention"]["max_age"], "30d");
 }
 
 #[test]
@@ -159,7 +159,7 @@ agents:
     let b = "name: b\nworking_directory: here";
     let loaded = load_files(&[("cowhand.yaml", root), ("a/a.yaml", a), ("a/b.yaml", b)], &[]);
     fine(&loaded);
-    let [a, b] = loaded.roster.agents.as_slice() else { panic!("two") };
+    let [a, b] = loaded.roster.agents.shared() else { panic!("two") };
     assert!(format!("{:?}", a.schedules[0].trigger).contains("@weekly"));
     assert_eq!(a.schedules[1].name.as_str(), "cron", "a name that is also an alias elsewhere");
     assert_eq!((a.directory.to_str(), b.directory.to_str()), (Some("there"), Some("a/here")));
@@ -192,7 +192,7 @@ agents:
 ";
     let loaded = load_text(text);
     fine(&loaded);
-    let [a, b, c] = loaded.roster.agents.as_slice() else { panic!("three") };
+    let [a, b, c] = loaded.roster.agents.shared() else { panic!("three") };
     assert_eq!((a.program.model.as_deref(), b.program.model.as_deref()), (Some("opus"), Some("opus")));
     assert!(format!("{:?}", b.schedules[0].trigger).contains("Hour"));
     assert_eq!(b.schedules[0].prompt.as_deref(), Some("none"));

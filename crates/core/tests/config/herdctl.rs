@@ -32,7 +32,7 @@ fn every_documented_key_is_accepted() {
 #[test]
 fn a_herdctl_config_becomes_agents_and_schedules() {
     let loaded = everything("herdctl.yaml");
-    let [full, helper] = loaded.roster.agents.as_slice() else { panic!("{:?}", loaded.roster.agents) };
+    let [full, helper] = loaded.roster.agents.shared() else { panic!("{:?}", loaded.roster.agents) };
     assert_eq!((full.name.as_str(), helper.name.as_str()), ("full", "sub.helper"));
     assert_eq!((full.max_concurrent, helper.max_concurrent), (1, 2));
     assert_eq!(full.directory.to_str(), Some("agents/repo"));
@@ -41,7 +41,7 @@ fn a_herdctl_config_becomes_agents_and_schedules() {
     assert_eq!((full.runtime(), full.max_turns), (Runtime::Claude, Some(10)), "`runtime: cli`");
     assert_eq!(helper.runtime(), Runtime::Claude, "`runtime: sdk`");
     assert_eq!(full.container, None, "it is not enabled");
-    let docker = &loaded.shown["agents"][0]["docker"];
+    let docker = &loaded.shown.value()["agents"][0]["docker"];
     assert_eq!((&docker["image"], &docker["memory"]), (&"node:22".into(), &"512m".into()));
     let enabled: Vec<_> = full.schedules.iter().map(|one| (one.name.as_str(), one.enabled)).collect();
     assert_eq!(
@@ -95,7 +95,7 @@ fn cron_takes_precedence_over_expression() {
 
 #[test]
 fn no_secret_is_shown() {
-    let shown = everything("herdctl.yaml").shown.to_string();
+    let shown = everything("herdctl.yaml").shown.value().to_string();
     assert!(!shown.contains("canary"), "{shown}");
     assert!(shown.contains("\"***\""));
     assert!(shown.contains("https://***@example.com/hook"), "{shown}");

@@ -13,6 +13,7 @@ mod mistakes;
 mod one_pass;
 mod prompts;
 mod properties;
+mod reloads;
 mod seeds;
 mod trust;
 mod unused;

@@ -183,5 +183,5 @@ fn documented_trigger_lines_are_accepted() {
     fine(&loaded);
     assert_eq!(loaded.roster.agents[0].schedules.len(), 8);
     assert_eq!(loaded.warnings(), 1, "an id that nobody has: {}", rendered(&loaded));
-    assert!(!loaded.shown.to_string().contains("my-hmac-secret"));
+    assert!(!loaded.shown.value().to_string().contains("my-hmac-secret"));
 }

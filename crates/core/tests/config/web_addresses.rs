@@ -16,7 +16,7 @@ fn unescaped_passwords_of_web_addresses_are_not_shown() {
     for sign in ["/", "?", "#", "@/", "@"] {
         for text in configs(&format!("http://me:can{sign}ary@host/")) {
             let loaded = load_text(&text);
-            let shown = format!("{}{}", loaded.shown, rendered(&loaded));
+            let shown = format!("{}{}", loaded.shown.value(), rendered(&loaded));
             assert!(!shown.contains("can") && !shown.contains("ary"), "{text}: {shown}");
         }
     }
@@ -61,16 +61,16 @@ fn passwords_of_mistyped_addresses_are_not_shown() {
             ("api_url", format!("work_source: {{type: github, repo: o/r, api_url: '{address}', x: 1}}")),
         ] {
             let loaded = load_text(&format!("agents:\n  - name: a\n    {text}\n"));
-            let found = format!("{}{}", rendered(&loaded), loaded.shown);
+            let found = format!("{}{}", rendered(&loaded), loaded.shown.value());
             assert!(loaded.errors() > 0 && !found.contains("hunter22"), "{key} {address}: {found}");
             let loaded = load_text(&format!("agents:\n  - name: a\n    {}\n", text.replace(", x: 1", "")));
-            let found = format!("{}{}", rendered(&loaded), loaded.shown);
+            let found = format!("{}{}", rendered(&loaded), loaded.shown.value());
             assert!(!found.contains("hunter22"), "{key} {address}: {found}");
             let is_known = loaded.roster.url_passwords.iter().any(|known| known.contains("hunter22"));
             assert!(loaded.errors() > 0 || is_known, "{key} {address}");
         }
         let loaded = load_text(&format!("traces: {{endpoint: '{address}'}}\nagents: []\n"));
-        let found = format!("{}{}", rendered(&loaded), loaded.shown);
+        let found = format!("{}{}", rendered(&loaded), loaded.shown.value());
         assert!(loaded.errors() > 0 && !found.contains("hunter22"), "traces {address}: {found}");
     }
 }

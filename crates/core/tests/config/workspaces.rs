@@ -68,7 +68,7 @@ agents:
 ",
     );
     fine(&loaded);
-    let [a, b] = &loaded.roster.agents[..] else { panic!("two agents") };
+    let [a, b] = loaded.roster.agents.shared() else { panic!("two agents") };
     let rules = |agent: &Agent, schedule: Option<&str>| {
         let rules = agent.isolation_of(schedule.map(|name| name.parse().unwrap()).as_ref());
         (rules.kind, rules.base, rules.cleanup)
@@ -127,7 +127,7 @@ agents:
 ",
     );
     fine(&loaded);
-    let [a, b, c] = &loaded.roster.agents[..] else { panic!("three agents") };
+    let [a, b, c] = loaded.roster.agents.shared() else { panic!("three agents") };
     let name = |name: &str| Some(name.parse().unwrap());
     let isolation = |agent: &Agent, schedule: Option<ScheduleName>| {
         let rules = agent.isolation_of(schedule.as_ref());

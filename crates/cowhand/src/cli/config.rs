@@ -69,17 +69,18 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 }
 
 fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let ConfigOnDisk { config: mut loaded, variables, base, location } = load(config)?;
+    let ConfigOnDisk { config: loaded, variables, base, location } = load(config)?;
     if loaded.errors() > 0 {
         print::stderr(&with_config_option(&report::render(&loaded, &base, true)));
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
-    location.redactor(&loaded, &variables).redact_config(&mut loaded.shown);
+    let mut shown = loaded.shown.value();
+    location.redactor(&loaded, &variables).redact_config(&mut shown);
     if json {
-        print::json_line(&format!("{:#}", loaded.shown));
+        print::json_line(&format!("{shown:#}"));
         return Ok(());
     }
-    let yaml = serde_saphyr::to_string(&loaded.shown)
+    let yaml = serde_saphyr::to_string(&shown)
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("cannot print the config: {error}")))?;
     print::part(yaml);
     Ok(())

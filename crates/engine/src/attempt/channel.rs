@@ -83,7 +83,7 @@ impl AttemptTask {
             agent.tools.allowed.extend(tools);
         }
         let schedule = agent.restrictions(&self.job).schedule();
-        if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {
+        if let Some(more) = schedule.and_then(|schedule| schedule.permissions.as_deref().cloned()) {
             let permissions = agent.tools.permissions.get_or_insert_default();
             let Permissions { ask, deny, .. } = more;
             for (rules, added) in [(&mut permissions.ask, ask), (&mut permissions.deny, deny)] {

@@ -23,7 +23,7 @@ impl Rules {
     fn of(agent: &Agent, job: &Job) -> Self {
         let schedule = agent.restrictions(job).schedule();
         Self {
-            retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
+            retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| Retry::clone(&schedule.retry)),
             timeout: schedule.map_or(agent.timeout, |schedule| schedule.timeout),
             idle_timeout: schedule.map_or(agent.idle_timeout, |schedule| schedule.idle_timeout),
             // A stranger must not be able to pause a schedule.

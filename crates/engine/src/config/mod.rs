@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use cowhand_core::config::parse::MAX_CONFIG_BYTES;
-use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load as load_files};
+use cowhand_core::config::{ConfigEnvironment, KeptFleets, LoadedConfig, load_again as load_files};
 use cowhand_core::policy::Zone;
 use jiff::Timestamp;
 
@@ -134,6 +134,12 @@ pub struct FromDisk {
 /// Loads a fleet with the environment of this process and the `.env` beside the root file. A variable of the
 /// environment takes precedence over the same variable of the `.env`.
 pub fn load(file: &Path) -> FromDisk {
+    load_again(file, KeptFleets::default())
+}
+
+/// Loads a fleet as `load` does. Fleets whose files have not changed since the load that returned `kept` are taken from
+/// there.
+pub(crate) fn load_again(file: &Path, kept: KeptFleets) -> FromDisk {
     let dotenv = file.with_file_name(".env");
     let mut files = vec![dotenv.clone()];
     let mut watched = vec![WatchedFile::new(dotenv.clone())];
@@ -158,7 +164,7 @@ pub fn load(file: &Path) -> FromDisk {
         zone: system_zone(),
         now: Timestamp::now(),
     };
-    let loaded = load_files(file, outside);
+    let loaded = load_files(file, outside, kept);
     let named = secrets::remember_config(&loaded, &variables);
     let mut notes = env_notes.clone();
     notes.extend(inherited_environment(&loaded));

@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn agents_that_share_a_limited_provider_are_planned_together() {
         let mut roster = roster(&["a", "b", "c"]);
-        for agent in &mut roster.agents[1..] {
+        for agent in roster.agents.iter_mut().skip(1) {
             agent.program.provider = Some("shared".to_owned());
         }
         assert_eq!(groups(&roster.clone(), names(&["a", "c"])), [names(&["a", "c"])], "without limits");

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cowhand_core::budget::SpendLimits;
+use cowhand_core::config::ShownConfig;
 use cowhand_core::config::report;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
@@ -49,7 +50,7 @@ use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
 use crate::lifecycle::Lifecycle;
-use crate::loaded::{Loaded, ShownConfig};
+use crate::loaded::Loaded;
 use crate::secrets::{self, kept, redactor_over};
 use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
@@ -427,7 +428,7 @@ pub fn contents(file: &std::path::Path, read: config::FromDisk) -> Result<Config
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
-    let shown = Some(ShownConfig::of(&loaded.shown));
+    let shown = Some(loaded.shown);
     Ok(ConfigContents { roster: loaded.roster, variables, shown, files, named })
 }
 

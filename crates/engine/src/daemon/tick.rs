@@ -337,7 +337,7 @@ fn calendar_note(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Opt
 async fn expiry_policy(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
-    let retry = agent.restrictions(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
+    let retry = agent.restrictions(&job).schedule().map_or(&agent.retry, |schedule| schedule.retry.as_ref());
     let program = store.provider_and_runtime(id.clone()).await?;
     let number = program.and_then(|at| agent.fallback_of(at.provider.as_deref(), at.runtime.as_deref()));
     let fallback = number.and_then(|number| agent.fallback(number));

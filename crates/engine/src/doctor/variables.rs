@@ -74,7 +74,7 @@ mod tests {
         let passes =
             agent("passes", serde_json::json!({"pass_env": ["GH_TOKEN"], "env": {"GITHUB_TOKEN": "x"}}));
         let detail = |agents: Vec<Agent>| {
-            let roster = Roster { agents, ..Roster::default() };
+            let roster = Roster { agents: agents.into(), ..Roster::default() };
             let is_set = |name: &str| ["GITHUB_TOKEN", "GH_TOKEN", "KUBECONFIG"].contains(&name);
             check(&roster, is_set).map(|finding| finding.detail)
         };

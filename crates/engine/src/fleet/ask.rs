@@ -131,7 +131,7 @@ impl Fleet {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
         let restrictions = agent.restrictions(job);
-        let schedule_rules = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
+        let schedule_rules = restrictions.schedule().and_then(|schedule| schedule.permissions.as_deref());
         let verdict = permission::decide(agent.tools.permissions.as_ref(), schedule_rules, tool, input);
         // The removed schedule may have denied what the agent's rules allow.
         let verdict = if matches!(restrictions, JobRestrictions::Removed(_)) {

@@ -5,6 +5,7 @@ mod deliver;
 mod enable;
 mod events;
 mod find_item;
+mod hook_names;
 mod jobs;
 mod known;
 mod output;
@@ -18,12 +19,12 @@ mod wake;
 mod webhook_problems;
 mod work;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use cowhand_core::config::{KeptFleets, ShownConfig};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::moment::Moment;
@@ -42,8 +43,7 @@ use crate::daemon::{ConfigContents, Daemon, contents};
 use crate::doctor::Subject;
 use crate::herdctl::Import;
 use crate::lifecycle::Lifecycle;
-use crate::loaded::{Loaded, ShownConfig};
-use crate::secrets;
+use crate::loaded::Loaded;
 use crate::state::{LockState, StateFolder};
 use crate::tls::Certificate;
 use crate::trigger::Registry as Triggers;
@@ -109,8 +109,9 @@ pub struct Fleet {
     config_refused: watch::Sender<Option<RefusedConfig>>,
     /// Why the last reload kept the old certificate of the server.
     certificate_problem: watch::Sender<Option<String>>,
-    /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config.
-    config_lock: Arc<Mutex<()>>,
+    /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config. It
+    /// contains the fleets of the config that was read last.
+    config_lock: Arc<Mutex<KeptFleets>>,
     started_at: Moment,
     start_settings: StartSettings,
     last_check: ready::LastCheck,
@@ -192,17 +193,18 @@ impl Fleet {
         // Keepers run in another working directory.
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
-        let (config, base, contents, watched) = match agents {
+        let (config, base, contents, (watched, kept)) = match agents {
             AgentSource::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
                 let mut read = read.unwrap_or_else(|| config::load(&file));
                 let watched = std::mem::take(&mut read.watched);
+                let kept = std::mem::take(&mut read.loaded.kept);
                 let contents = contents(&file, read)?;
-                (Some(file), base, contents, watched)
+                (Some(file), base, contents, (watched, kept))
             }
             AgentSource::Given(roster) => {
                 let contents = ConfigContents::of(check_names(roster)?, HashMap::new());
-                (None, PathBuf::new(), contents, Vec::new())
+                (None, PathBuf::new(), contents, (Vec::new(), KeptFleets::default()))
             }
         };
         let source_inputs = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
@@ -222,7 +224,7 @@ impl Fleet {
         engine.home.mark_started();
         let reloads = watch::Sender::new(());
         let config_refused = watch::Sender::new(None);
-        let config_lock = Arc::default();
+        let config_lock = Arc::new(Mutex::new(kept));
         let start_settings = StartSettings::of(&engine.loaded().roster);
         Ok(Self {
             engine,
@@ -349,7 +351,7 @@ impl Fleet {
     /// the roster does not fire. It keeps its history, because it may be added again.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
-        let roster = check_names(Roster { agents, ..Roster::clone(&self.roster()) })?;
+        let roster = check_names(Roster { agents: agents.into(), ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
         self.apply(ConfigContents::of(roster, variables), guard).await?;
         Ok(())
@@ -365,14 +367,16 @@ impl Fleet {
         // The signal is sent even if the config is refused, because the certificate does not depend on the config.
         self.reloads.send_replace(());
         self.certificate_problem.send_replace(self.check_certificate().await);
-        let guard = Arc::clone(&self.config_lock).lock_owned().await;
-        let file = config.clone();
-        let (contents, watched, is_missing) = run_blocking(move || {
-            let mut read = config::load(&file);
+        let mut guard = Arc::clone(&self.config_lock).lock_owned().await;
+        let (file, earlier) = (config.clone(), std::mem::take(&mut *guard));
+        let (contents, watched, kept, is_missing) = run_blocking(move || {
+            let mut read = config::load_again(&file, earlier);
             let watched = std::mem::take(&mut read.watched);
-            (contents(&file, read), watched, !file.exists())
+            let kept = std::mem::take(&mut read.loaded.kept);
+            (contents(&file, read), watched, kept, !file.exists())
         })
         .await;
+        *guard = kept;
         self.watched.send_replace(watched.into());
         let refused = RefusedConfig { at: self.engine.clock.now(), is_missing };
         let was_refused = self.config_refused.send_replace(contents.is_err().then_some(refused)).is_some();
@@ -439,7 +443,7 @@ impl Fleet {
     async fn apply(
         &self,
         contents: ConfigContents,
-        guard: OwnedMutexGuard<()>,
+        guard: OwnedMutexGuard<KeptFleets>,
     ) -> Result<Vec<String>, FleetError> {
         let (engine, loaded) = (Arc::clone(&self.engine), self.source_inputs.loaded(contents));
         let applied = tokio::spawn(async move {
@@ -572,26 +576,8 @@ impl SourceInputs {
         let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
         let mut loaded =
             Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor };
-        mask_hook_names(&mut loaded);
+        hook_names::mask(&mut loaded);
         loaded
-    }
-}
-
-/// Masks secrets in the names of hooks. Events and jobs show these names, and no key of the config refers to them.
-fn mask_hook_names(loaded: &mut Loaded) {
-    let redactor = secrets::redactor(loaded);
-    for agent in &mut Arc::make_mut(&mut loaded.roster).agents {
-        for name in agent
-            .hooks
-            .after_run
-            .iter_mut()
-            .chain(&mut agent.hooks.on_error)
-            .filter_map(|hook| hook.name.as_mut())
-        {
-            if let Cow::Owned(masked) = redactor.redact(name) {
-                *name = masked;
-            }
-        }
     }
 }
 
@@ -615,7 +601,8 @@ fn is_bare(program: &Path) -> bool {
 /// Checks that names of agents are unique, as the config loader does, for a roster that did not come from a file.
 fn check_names(roster: Roster) -> Result<Roster, FleetError> {
     let mut names = std::collections::HashSet::new();
-    match roster.agents.iter().find(|agent| !names.insert(&agent.name)) {
+    let duplicate = roster.agents.iter().find(|agent| !names.insert(&agent.name));
+    match duplicate {
         Some(duplicate) => Err(FleetError::Config(format!("two agents have the name {}", duplicate.name))),
         None => Ok(roster),
     }

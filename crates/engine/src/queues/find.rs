@@ -136,7 +136,7 @@ mod tests {
             Agent { work_source, ..Agent::new(name.parse().unwrap()) }
         };
         let needed = |agents: Vec<Agent>, queue: &str| {
-            let roster = Roster { agents, ..Roster::default() };
+            let roster = Roster { agents: agents.into(), ..Roster::default() };
             let names = QueueAgents::of(&roster, Path::new("/f"));
             let needed = names.needed_for(queue);
             let words = needed.command_words(&"files-1".parse().unwrap());

@@ -3,13 +3,17 @@
 
 use std::collections::BTreeSet;
 
+use cowhand_core::config::ShownConfig;
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::TriggerConfig;
 use serde_json::Value;
 
+/// Ending of the keys that name variables with secrets.
+const ENDING: &str = "_env";
+
 /// Returns the names of these variables for a whole fleet, from its agents, from its schedules, and from keys that only
 /// the shown config has.
-pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
+pub fn variables(roster: &Roster, shown: Option<&ShownConfig>) -> Vec<String> {
     let mut names = BTreeSet::new();
     for agent in &roster.agents {
         names.extend(agent.chat_secret_variables.iter().cloned());
@@ -24,8 +28,8 @@ pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
             look_in_part(schedule.trust.as_ref(), &mut names);
         }
     }
-    if let Some(shown) = shown {
-        look_in(shown, &mut names);
+    for part in shown.into_iter().flat_map(|shown| shown.parts_with_key_ending(ENDING)) {
+        look_in(&part, &mut names);
     }
     names.into_iter().collect()
 }
@@ -60,7 +64,7 @@ fn look_in(value: &Value, names: &mut BTreeSet<String>) {
             for (key, field) in fields {
                 match field {
                     // The key of a webhook can name several variables.
-                    Value::String(text) if key.ends_with("_env") => {
+                    Value::String(text) if key.ends_with(ENDING) => {
                         let own = text.split(',').map(str::trim).filter(|name| !name.is_empty());
                         names.extend(own.map(str::to_owned));
                     }
@@ -119,8 +123,10 @@ mod tests {
         }))
         .unwrap();
         let agent = Agent::from_config("a".parse().unwrap(), config);
-        let roster = Roster { agents: vec![agent], ..Roster::default() };
-        let shown = json!({"webhooks": {"secret_env": "FIVE"}, "env": "SIX"});
-        assert_eq!(variables(&roster, Some(&shown)), ["FIVE", "FOUR", "ONE", "THREE", "TWO"]);
+        let roster = Roster::of(vec![agent]);
+        let fleet = json!({"webhooks": {"secret_env": "FIVE"}, "env": "SIX"});
+        let agents = [json!({"a": {"key_env": "SEVEN"}}), json!({"env": "EIGHT"})];
+        let shown = ShownConfig::new(fleet, agents.map(|agent| agent.to_string().into()).to_vec());
+        assert_eq!(variables(&roster, Some(&shown)), ["FIVE", "FOUR", "ONE", "SEVEN", "THREE", "TWO"]);
     }
 }

@@ -40,7 +40,7 @@ fn fleet(agents: usize) -> Roster {
     let yearly: Vec<String> = (0..10).map(|number| format!("s{number}")).collect();
     let mut schedules: Vec<(&str, &str)> =
         yearly.iter().map(|name| (name.as_str(), r#"{"type": "cron", "expression": "0 0 1 1 *"}"#)).collect();
-    let of = |schedules: &[(&str, &str)]| roster(schedules).agents.remove(0);
+    let of = |schedules: &[(&str, &str)]| roster(schedules).agents[0].clone();
     let rename = |agent: Agent, name: String| {
         let mut agent = agent;
         agent.name = name.parse().unwrap();

@@ -61,7 +61,7 @@ mod tests {
             agent
         };
         let of = |agent| {
-            let roster = Roster { agents: vec![agent], ..Roster::default() };
+            let roster = Roster::of(vec![agent]);
             writable(&roster)
         };
         let asked = serde_json::json!({"kind": "landlock", "write": ["../out"]});

@@ -413,7 +413,7 @@ async fn the_newest_job_of_each_agent(db: TestDb) {
         newest.push(store.add_job(of(agent), at(0)).await.unwrap());
     }
     let agents = ["a", "b", "idle"].map(|name| Agent::new(name.parse().unwrap()));
-    let roster = Roster { agents: agents.to_vec(), ..Roster::default() };
+    let roster = Roster::of(agents.to_vec());
     let (snapshot, mut found) = store.snapshot_and_newest_jobs(&roster, at(1)).await.unwrap();
     found.sort_by_key(|job| job.agent().to_string());
     assert_eq!(found, [newest[2].clone(), newest[4].clone()]);

@@ -1,7 +1,7 @@
 //! Checks of sandbox settings: settings that work on no machine are errors. Settings because of which the agent possibly
 //! does not start, or does not work, are warnings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
@@ -71,8 +71,9 @@ fn check_one(
     if !wrong.is_empty() {
         return;
     }
-    if let Some(message) = config_in_directory(loader, agent, schedule, &requested) {
-        loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
+    if is_exposed(agent, schedule, &requested) {
+        let directory = agent.directory.clone();
+        loader.exposed.push(ExposedDirectory { directory, at, key: draft.key_of(key) });
     }
     if requested.network == NetworkAccess::None
         && requested.credentials == Credentials::Inside
@@ -83,26 +84,34 @@ fn check_one(
     }
 }
 
-/// Returns a warning if an agent with Landlock works in a shared directory that contains config files, because Landlock
-/// cannot exclude parts of a folder. This is not an error, because symbolic links can lead elsewhere, and only the
-/// machine that runs the agent has these links.
-fn config_in_directory(
-    loader: &Loader<'_>,
-    agent: &Agent,
-    schedule: Option<&Schedule>,
-    requested: &RequestedSandbox,
-) -> Option<String> {
+/// A directory in which Landlock cannot protect config files.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct ExposedDirectory {
+    directory: PathBuf,
+    /// Location of the `sandbox` of the agent or schedule that works there, and the path of its key.
+    at: Location,
+    key: String,
+}
+
+/// Checks whether an agent with Landlock works in a shared directory. Landlock cannot exclude parts of a folder.
+fn is_exposed(agent: &Agent, schedule: Option<&Schedule>, requested: &RequestedSandbox) -> bool {
     let isolation = agent.isolation_of(schedule.map(|schedule| &schedule.name)).kind;
-    if requested.kind != SandboxKind::Landlock || isolation != IsolationKind::Shared {
-        return None;
+    requested.kind == SandboxKind::Landlock && isolation == IsolationKind::Shared
+}
+
+/// Warns of directories that contain config files, when all files are known. This is not an error, because symbolic
+/// links can lead elsewhere, and only the machine that runs the agent has these links.
+pub(in crate::config) fn report_exposed(loader: &mut Loader<'_>) {
+    for ExposedDirectory { directory, at, key } in std::mem::take(&mut loader.exposed) {
+        let here = directory == Path::new(".");
+        let within = if here { Path::new("") } else { directory.as_path() };
+        let Some(held) = loader.sources.paths().find(|path| path.starts_with(within)) else { continue };
+        let message = format!(
+            "{} is in the directory of this agent, and Landlock cannot protect it there, so the agent is not started unless a symbolic link leads elsewhere; set another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+            held.file_name().unwrap_or_default().to_string_lossy()
+        );
+        loader.problems.add(Problem::warning(at, message).key(key));
     }
-    let here = agent.directory == Path::new(".");
-    let within = if here { Path::new("") } else { agent.directory.as_path() };
-    let held = loader.sources.paths().find(|path| path.starts_with(within))?;
-    Some(format!(
-        "{} is in the directory of this agent, and Landlock cannot protect it there, so the agent is not started unless a symbolic link leads elsewhere; set another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
-        held.file_name().unwrap_or_default().to_string_lossy()
-    ))
 }
 
 /// Returns the errors that the rules cause for every agent: the key below `sandbox` (empty for the section as a whole)

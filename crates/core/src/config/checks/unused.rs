@@ -20,7 +20,7 @@ use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
 /// Warnings about settings, by location and text. The flag is true if the setting has no effect for every agent so far.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::config) struct UnusedSettings(HashMap<(Location, String), (Problem, bool)>);
 
 impl UnusedSettings {
@@ -29,6 +29,14 @@ impl UnusedSettings {
         let problem = Problem::warning(at, message).key(key);
         let known = self.0.entry((at, problem.message.clone())).or_insert((problem, true));
         known.1 &= is_unused;
+    }
+
+    /// Adds the records of a part of the config.
+    pub(in crate::config) fn add(&mut self, part: Self) {
+        for (at, (problem, is_unused)) in part.0 {
+            let known = self.0.entry(at).or_insert((problem, true));
+            known.1 &= is_unused;
+        }
     }
 
     pub(in crate::config) fn report(self, problems: &mut Problems) {
@@ -83,8 +91,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         check_retry(unused, node, &schedule.retry, key);
         check_sandbox(unused, node, schedule.sandbox_rules.as_deref(), key);
         check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_deref(), key);
-        check_allow_rules(unused, node, schedule.permissions.as_ref(), key);
-        check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), key);
+        check_allow_rules(unused, node, schedule.permissions.as_deref(), key);
+        check_schedule_allow(unused, node, agent, schedule.permissions.as_deref(), key);
     }
 }
 
@@ -191,12 +199,12 @@ fn check_work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) 
 /// the inherited source, so each value is compared by its location.
 pub(in crate::config) fn default_work_sources(loader: &mut Loader<'_>) {
     let mut inherited = HashSet::new();
-    for draft in &loader.agents {
+    for draft in &loader.agents.drafts {
         let schedules = draft.node.get("schedules").and_then(Node::entries).into_iter().flatten();
         let sources = schedules.filter_map(|(_, schedule)| schedule.node.get("work_source"));
         inherited.extend(sources.flat_map(value_locations));
     }
-    let has_agents = !loader.agents.is_empty();
+    let has_agents = !loader.agents.drafts.is_empty();
     for source in std::mem::take(&mut loader.default_work_sources) {
         let is_inherited = value_locations(&source.node).iter().any(|at| inherited.contains(at));
         let message = "this `work_source` has no effect: only schedules take items, and no schedule inherits it; \
