@@ -31,11 +31,31 @@ statements! {
     // not count. If such jobs take the last free place, the new job stays pending until the next plan.
     // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
     // schedule while the job ran.
-    RUNNING_OF_AGENT = same "select count(*) as taken from jobs where status = 'running' \
-        and (agent = $1 or schedule_id in (select id from schedules where agent = $1))";
-    IN_FRONT = same "select count(*) as taken from jobs where status in ('pending', 'running') \
-        and (agent = $1 or schedule_id in (select id from schedules where agent = $1)) \
-        and (not_before is null or not_before <= $2)";
+    // The jobs are found by index, once for the agent and once for its schedules. `IN_FRONT` counts at most $3 jobs of each
+    // part, because more than the places of the agent make no difference. SQLite has no statistics, so it would read all
+    // live jobs of the fleet by their status.
+    RUNNING_OF_AGENT =
+        sqlite "select count(*) as taken from (\
+            select number from jobs indexed by jobs_running_of_agent where status = 'running' and agent = $1 \
+            union select jobs.number from schedules cross join jobs indexed by jobs_running_of_schedule \
+                where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status = 'running')"
+        postgres "select count(*) as taken from (\
+            select number from jobs where status = 'running' and agent = $1 \
+            union select number from jobs where status = 'running' \
+                and schedule_id in (select id from schedules where agent = $1)) as running";
+    IN_FRONT =
+        sqlite "select count(*) as taken from (\
+            select number from (select number from jobs indexed by jobs_live_of_agent \
+                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) limit $3) \
+            union select number from (select jobs.number from schedules cross join jobs indexed by jobs_live_of_schedule \
+                where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status in ('pending', 'running') \
+                and (jobs.not_before is null or jobs.not_before <= $2) limit $3))"
+        postgres "select count(*) as taken from (\
+            select number from (select number from jobs \
+                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) limit $3) as own \
+            union select number from (select number from jobs \
+                where schedule_id in (select id from schedules where agent = $1) and status in ('pending', 'running') \
+                and (not_before is null or not_before <= $2) limit $3) as adopted) as in_front";
     REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
         and requeued is not null";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
@@ -416,7 +436,7 @@ async fn admission(
     lock_agent(tx, agent).await?;
     let taken = match existing {
         Some(_) => read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?,
-        None => count_jobs_ahead(tx, agent, now).await?,
+        None => count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?,
     };
     let session_busy = match &starter.session_key {
         Some(key) => sessions::is_busy(tx, agent, key, existing.map(|(id, _)| id)).await?,
@@ -444,9 +464,14 @@ async fn admission(
 }
 
 /// Counts the jobs that come before a new job: the jobs that run or are ready, and the requeued jobs that keep their
-/// place while they wait.
-async fn count_jobs_ahead(tx: &mut Tx<'_>, agent: &AgentName, now: Timestamp) -> Result<u32, StoreError> {
-    let mut taken = read_taken(tx.one(IN_FRONT, args![agent.as_str(), now]).await?)?;
+/// place while they wait. If there are more than `places`, it may count fewer, but at least `places`.
+async fn count_jobs_ahead(
+    tx: &mut Tx<'_>,
+    agent: &AgentName,
+    places: u32,
+    now: Timestamp,
+) -> Result<u32, StoreError> {
+    let mut taken = read_taken(tx.one(IN_FRONT, args![agent.as_str(), now, i64::from(places)]).await?)?;
     for row in tx.all(REQUEUED_AND_WAITING, args![agent.as_str(), now]).await? {
         let requeued: Option<Requeued> = row.json_opt("requeued")?;
         taken = taken.saturating_add(u32::from(requeued.is_some_and(|requeued| requeued.keeps_place())));

@@ -30,8 +30,7 @@ macro_rules! live_jobs {
             leases.expires_at, leases.boot, \
             (select runtime from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as runtime, \
             (select outcome from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as outcome \
-            from jobs left join leases on leases.job_id = jobs.id \
-            where jobs.status in ('pending', 'running')",
+            from jobs left join leases on leases.job_id = jobs.id where ",
             $condition,
             " order by jobs.number"
         )
@@ -39,13 +38,15 @@ macro_rules! live_jobs {
 }
 
 statements! {
-    LIVE_JOBS = same (live_jobs!(""));
+    LIVE_JOBS = same (live_jobs!("jobs.status in ('pending', 'running')"));
     // The numbers of the jobs are found by index, once for the agents and once for the schedules.
     LIVE_JOBS_OF_AGENTS =
-        sqlite (live_jobs!(" and jobs.number in (\
-            select number from jobs where status in ('pending', 'running') and agent in (select value from json_each($1)) \
-            union select number from jobs where status in ('pending', 'running') and schedule_id in (select value from json_each($2)))"))
-        postgres (live_jobs!(" and jobs.number in (\
+        sqlite (live_jobs!("jobs.number in (\
+            select number from jobs indexed by jobs_live_of_agent \
+                where status in ('pending', 'running') and agent in (select value from json_each($1)) \
+            union select number from jobs indexed by jobs_live_of_schedule \
+                where status in ('pending', 'running') and schedule_id in (select value from json_each($2)))"))
+        postgres (live_jobs!("jobs.number in (\
             select number from jobs where status in ('pending', 'running') \
                 and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status in ('pending', 'running') \
@@ -53,19 +54,25 @@ statements! {
     // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules, $4: the number of oldest jobs.
     // The first part contains the oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
     OLDEST_LIVE_JOBS_OF_AGENTS =
-        sqlite (live_jobs!(" and jobs.number in (\
-            select oldest.number from json_each($1) as agents join jobs as oldest \
-                on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
-                where oldest.number < coalesce((select number from jobs where agent = agents.value \
+        // SQLite has no statistics, so it would read all live jobs of the fleet by their status.
+        sqlite (live_jobs!("jobs.number in (\
+            select oldest.number from json_each($1) as agents cross join jobs as oldest indexed by jobs_live_of_agent \
+                where oldest.agent = agents.value and oldest.status in ('pending', 'running') \
+                and oldest.number < coalesce((select number from jobs indexed by jobs_live_of_agent where agent = agents.value \
                 and status in ('pending', 'running') order by number limit 1 offset $4), 9223372036854775807) \
-            union select number from jobs where status = 'running' and agent in (select value from json_each($1)) \
-            union select number from jobs where status = 'running' and schedule_id in (select value from json_each($3)) \
-            union select number from jobs where status = 'pending' and (not_before is not null or run_started_at is not null) \
+            union select number from jobs indexed by jobs_running_of_agent \
+                where status = 'running' and agent in (select value from json_each($1)) \
+            union select number from jobs indexed by jobs_running_of_schedule \
+                where status = 'running' and schedule_id in (select value from json_each($3)) \
+            union select number from jobs indexed by jobs_later_of_agent \
+                where status = 'pending' and (not_before is not null or run_started_at is not null) \
                 and agent in (select value from json_each($1)) \
-            union select number from jobs where status in ('pending', 'running') and schedule_id in (select value from json_each($2)) \
-            union select (select min(number) from jobs where status in ('pending', 'running') and schedule_id = schedules.value) \
+            union select number from jobs indexed by jobs_live_of_schedule \
+                where status in ('pending', 'running') and schedule_id in (select value from json_each($2)) \
+            union select (select min(number) from jobs indexed by jobs_live_of_schedule \
+                where status in ('pending', 'running') and schedule_id = schedules.value) \
                 from json_each($3) as schedules)"))
-        postgres (live_jobs!(" and jobs.number in (\
+        postgres (live_jobs!("jobs.number in (\
             select oldest.number from json_array_elements_text(($1::text)::json) as agents (value) join jobs as oldest \
                 on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
                 where oldest.number < coalesce((select number from jobs where agent = agents.value \

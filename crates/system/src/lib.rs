@@ -1,5 +1,5 @@
 //! Code between the other crates and the operating system: clocks, files that others can influence, blocking threads,
-//! panics, digests, HTTP clients, and faults for tests.
+//! panics, digests, memory, HTTP clients, and faults for tests.
 
 pub mod beneath;
 pub mod blocking;
@@ -10,6 +10,7 @@ pub mod disk;
 pub mod fault;
 pub mod http;
 pub mod lock_file;
+pub mod memory;
 pub mod named_file;
 pub mod panic;
 pub mod remove;

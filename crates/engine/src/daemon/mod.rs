@@ -57,8 +57,10 @@ use crate::trace::Traces;
 use crate::trigger::Registry;
 use agenda::Agenda;
 use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_system::fault;
+use cowhand_system::memory::return_free_memory;
 use cowhand_system::panic;
 use tick::{ImmediateStarter, Startable};
 use triggers::Triggers;
@@ -149,6 +151,8 @@ impl Daemon {
         };
         daemon.recover().await?;
         daemon.views = Some(ViewWriter::start(&daemon.engine, started.now.wall).await);
+        // Loading the config needed more memory than the config itself.
+        run_blocking(return_free_memory).await;
         Ok(daemon)
     }
 

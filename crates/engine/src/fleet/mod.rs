@@ -52,6 +52,7 @@ use cowhand_store::Store;
 use cowhand_store::audit;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
+use cowhand_system::memory::return_free_memory;
 use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 
 pub use crate::error::{FleetError, Unready, WriteProblem};
@@ -455,6 +456,8 @@ impl Fleet {
             engine.set_roster(loaded);
             webhook_problems::note_webhook_problems(&engine).await?;
             engine.replan_all();
+            // The old config is no longer used. Nobody waits for this.
+            tokio::task::spawn_blocking(return_free_memory);
             Ok(empty.iter().map(ToString::to_string).collect())
         });
         applied.await.map_err(|_| FleetError::Died)?
