@@ -173,13 +173,21 @@ fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     });
     let groups = read(pid, "cgroup")?.unwrap_or_default();
     let groups = String::from_utf8_lossy(&groups).into_owned();
-    let groups = groups.lines().flat_map(|line| line.split('/'));
-    Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX)).map(str::to_owned)).collect())
+    Ok(marks.chain(names_of_groups(&groups).map(str::to_owned)).collect())
+}
+
+/// Returns the names of the attempts in `/proc/PID/cgroup`. In each line the outermost group comes last, because a process
+/// can make groups in its own group, with any names.
+fn names_of_groups(groups: &str) -> impl Iterator<Item = &str> {
+    let groups = groups.lines().flat_map(|line| line.split('/').rev());
+    groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX))
 }
 
 /// Returns the names of the attempts of a process and its ancestors, without repetitions; `None` if the process does not
-/// exist. The names of the process come first, and the further names of each ancestor follow. A keeper is the subreaper
-/// of its attempt, so it is an ancestor also of processes that have their own session or whose parent has ended.
+/// exist. The names of the process come first, and the names of each ancestor follow. A name that occurs several times is
+/// at the place of its oldest process. So the names of the oldest ancestor are always last, whatever its descendants are
+/// named. A keeper is the subreaper of its attempt, so it is an ancestor also of processes that have their own session or
+/// whose parent has ended.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);
@@ -199,7 +207,10 @@ pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
             continue;
         };
         // A process whose parent ended meanwhile is read twice.
-        names.extend(attempts_of(next)?.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
+        for name in attempts_of(next)? {
+            names.retain(|earlier| *earlier != name);
+            names.push(name);
+        }
         if stat.parent <= 1 {
             return Ok(Some(names));
         }
@@ -253,5 +264,41 @@ mod tests {
         assert!(identity.signal(Signal::KILL));
         child.wait().unwrap();
         assert!(!identity.lives().unwrap());
+    }
+
+    /// An agent can give its processes the mark of another job, and below them its own mark again.
+    #[test]
+    fn the_name_of_the_oldest_ancestor_is_last_even_if_a_descendant_repeats_it() {
+        let (own, other) = ("test-repeated-own.1", "test-repeated-other.1");
+        // The `:` keeps each shell alive, which would otherwise become its last command.
+        let script =
+            r#"COWHAND_ATTEMPT_ID=$OTHER sh -c 'COWHAND_ATTEMPT_ID=$OWN sh -c "echo \$\$; read line"; :'; :"#;
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .envs([(ATTEMPT_VARIABLE, own), ("OWN", own), ("OTHER", other)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut names = attempts_above(line.trim().parse().unwrap()).unwrap().unwrap();
+        // The test itself may run in an attempt.
+        names.retain(|name| name.starts_with("test-repeated-"));
+        assert_eq!(names, [other, own]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_outermost_control_group_is_last() {
+        for (groups, expected) in [
+            ("0::/user.slice/cowhand-a.1\n", vec!["a.1"]),
+            ("0::/user.slice/cowhand-a.1/cowhand-b.1/x\n", vec!["b.1", "a.1"]),
+            ("4:memory:/cowhand-a.1\n0::/cowhand-a.1/cowhand-b.1\n", vec!["a.1", "b.1", "a.1"]),
+            ("4:memory:/x\n0::/\n", vec![]),
+        ] {
+            assert_eq!(names_of_groups(groups).collect::<Vec<_>>(), expected, "{groups}");
+        }
     }
 }

@@ -54,8 +54,8 @@ fn loosen(schema: &mut Map<String, Value>) {
         schema.remove("required");
         schema.remove("x-partial");
         // Without its `type`, a value may be of any variant that its keys fit.
-        if let Some(variants) = schema.remove("oneOf") {
-            schema.insert("anyOf".to_owned(), variants);
+        if let Some(Value::Array(variants)) = schema.remove("oneOf") {
+            add_any_of(schema, variants);
         }
         let reference = schema.get("$ref").and_then(Value::as_str).map(|reference| match reference {
             "#" => "#/$defs/PartialFleetFile".to_owned(),
@@ -70,21 +70,33 @@ fn loosen(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Adds a property for each alias of a key.
+/// Adds a property for each alias of a key. A required key can be written by any of its names.
 fn add_aliases(schema: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let mut aliases = Vec::new();
+    let mut keys = Vec::new();
     for (name, property) in properties {
-        for (alias, old) in aliases_of(property) {
-            aliases.push((name.clone(), alias.to_owned(), old, property.clone()));
+        let aliases: Vec<_> = aliases_of(property).map(|(alias, old)| (alias.to_owned(), old)).collect();
+        if !aliases.is_empty() {
+            keys.push((name.clone(), property.clone(), aliases));
         }
     }
-    for (name, alias, old, property) in aliases {
-        add_alias(schema, &name, &alias, old, property);
+    for (name, property, aliases) in keys {
+        let mut names = vec![name.clone()];
+        for (alias, old) in aliases {
+            schema["properties"][&alias] = alias_property(property.clone(), &name, old);
+            names.push(alias);
+        }
+        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut)
+            && let Some(at) = required.iter().position(|required| *required == name)
+        {
+            required.remove(at);
+            let one_of_them = names.iter().map(|name| json!({ "required": [name] })).collect();
+            add_any_of(schema, one_of_them);
+        }
     }
 }
 
-fn add_alias(schema: &mut Map<String, Value>, name: &str, alias: &str, old: bool, mut property: Value) {
+fn alias_property(mut property: Value, name: &str, old: bool) -> Value {
     if let Some(property) = property.as_object_mut() {
         property.insert("description".to_owned(), format!("The same as `{name}`.").into());
         property.remove("x-aliases");
@@ -93,13 +105,18 @@ fn add_alias(schema: &mut Map<String, Value>, name: &str, alias: &str, old: bool
             property.insert("deprecated".to_owned(), true.into());
         }
     }
-    schema["properties"][alias] = property;
-    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        let before = required.len();
-        required.retain(|required| required != name);
-        if required.len() < before {
-            schema.insert("anyOf".to_owned(), json!([{ "required": [name] }, { "required": [alias] }]));
-        }
+    property
+}
+
+/// Adds an `anyOf`, in addition to an `anyOf` that the schema has.
+fn add_any_of(schema: &mut Map<String, Value>, variants: Vec<Value>) {
+    if !schema.contains_key("anyOf") {
+        schema.insert("anyOf".to_owned(), variants.into());
+        return;
+    }
+    let all = schema.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+    if let Some(all) = all.as_array_mut() {
+        all.push(json!({ "anyOf": variants }));
     }
 }
 
@@ -135,5 +152,55 @@ mod tests {
         let agent = agent_schema();
         assert_eq!(agent["$defs"]["PartialAgent"], fleet_schema()["$defs"]["PartialAgent"]);
         assert!(agent["$defs"].get("Agent").is_none(), "definitions that are not used are removed");
+    }
+
+    #[test]
+    fn each_required_key_can_be_written_by_any_of_its_names() {
+        let required = |names: &[&str]| -> Value {
+            names.iter().map(|name| json!({ "required": [name] })).collect::<Vec<_>>().into()
+        };
+        let schema = |own: Value| {
+            let mut schema = json!({
+                "properties": {
+                    "kind": { "x-aliases": ["type"] },
+                    "name": { "x-aliases": ["title"], "x-old-names": ["label"] },
+                    "note": { "x-aliases": ["remark"] },
+                    "size": {},
+                },
+                "required": ["name", "kind", "size"],
+            });
+            for (keyword, value) in own.as_object().unwrap() {
+                schema[keyword] = value.clone();
+            }
+            add_aliases(schema.as_object_mut().unwrap());
+            schema
+        };
+        let (of_kind, of_name) = (required(&["kind", "type"]), required(&["name", "title", "label"]));
+        let own = json!({ "anyOf": [{ "required": ["note"] }], "allOf": [{ "minProperties": 1 }] });
+        for (own, any, all) in [
+            (json!({}), of_kind.clone(), json!([{ "anyOf": of_name }])),
+            (
+                own.clone(),
+                own["anyOf"].clone(),
+                json!([{ "minProperties": 1 }, { "anyOf": of_kind }, { "anyOf": of_name }]),
+            ),
+        ] {
+            let schema = schema(own);
+            assert_eq!(schema["required"], json!(["size"]));
+            assert_eq!((&schema["anyOf"], &schema["allOf"]), (&any, &all));
+            assert_eq!(schema["properties"]["label"]["deprecated"], true);
+        }
+    }
+
+    #[test]
+    fn a_partial_schema_keeps_its_own_alternatives() {
+        let mut schema = json!({
+            "oneOf": [{ "required": ["a"], "minProperties": 1 }],
+            "anyOf": [{ "maxProperties": 9 }],
+        });
+        loosen(schema.as_object_mut().unwrap());
+        let expected =
+            json!({ "anyOf": [{ "maxProperties": 9 }], "allOf": [{ "anyOf": [{ "minProperties": 1 }] }] });
+        assert_eq!(schema, expected);
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map
                 let below = value.as_object_mut().into_iter().flat_map(|below| below.values_mut());
                 below.for_each(|schema| for_each_schema(schema, visit));
             }
-            "oneOf" | "anyOf" => {
+            "oneOf" | "anyOf" | "allOf" => {
                 let below = value.as_array_mut().into_iter().flatten();
                 below.for_each(|schema| for_each_schema(schema, visit));
             }

@@ -1,8 +1,13 @@
 //! All commands that a text may run in a shell, for deny and ask rules. In doubt, a command is included: the result may
-//! contain commands that do not run, but no command that runs may be missing.
+//! contain commands that do not run, but no command that the text shows may be missing. The commands of a script, a
+//! Makefile or another file are not in the text. `sh`, bash and zsh count, so a text that they read differently has the
+//! commands of all readings.
+
+mod reader;
 
 use super::runner;
 use super::shell::MAX_COMMAND;
+use reader::{Reading, read};
 
 /// One word of a possible command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,12 +17,30 @@ pub(super) enum Piece {
     Open,
 }
 
+impl Piece {
+    /// Returns a text that a shell reads as this piece.
+    fn text(&self) -> &str {
+        match self {
+            Self::Known(word) => word,
+            Self::Open => "$_",
+        }
+    }
+}
+
 /// A possible command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) words: Vec<Piece>,
     /// True if the command may begin at any of its words.
     pub(super) may_begin_anywhere: bool,
+    /// True if any further words may follow. The command does not begin with one of them.
+    pub(super) may_have_more_words: bool,
+}
+
+impl Command {
+    fn anywhere(words: Vec<Piece>) -> Self {
+        Self { words, may_begin_anywhere: true, may_have_more_words: false }
+    }
 }
 
 /// Maximum depth of commands nested in texts.
@@ -29,7 +52,8 @@ pub(super) fn commands(text: &str) -> Option<Vec<Command>> {
     collect(text, MAX_NESTED_COMMANDS, &mut found).then_some(found)
 }
 
-/// Returns every command that these words may run; none if that cannot be determined. No shell parses the words again.
+/// Returns every command that these words may run; none if that cannot be determined. No shell parses the words again,
+/// so none of them is an assignment.
 pub(super) fn commands_of_words(words: &[String]) -> Option<Vec<Command>> {
     let mut found = Vec::new();
     let words = words.iter().cloned().map(Piece::Known).collect();
@@ -40,38 +64,69 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
     if depth == 0 || text.len() > MAX_COMMAND || text.contains('\0') {
         return false;
     }
-    let mut reader = Reader::default();
-    reader.read(text);
-    let nested = reader.nested;
-    if !reader.commands.into_iter().all(|words| add(words, depth, found)) {
+    let script = read(text, Reading::Script);
+    if script.is_unclear {
         return false;
+    }
+    let (mut commands, mut nested) = (script.commands, script.nested);
+    if script.has_comment {
+        let interactive = read(text, Reading::WithoutComments);
+        nested |= interactive.nested;
+        commands.extend(interactive.commands);
+    }
+    nested |= commands.iter().any(|command| command.is_piped && may_run_its_input(&command.words));
+    for command in commands {
+        // If only some shells take words for assignments, the command begins at the first word or after these words.
+        let after = command.possible_assignments;
+        let is_added = after == 0 || add(command.words[after..].to_vec(), depth, found);
+        if !(is_added && add(command.words, depth, found)) {
+            return false;
+        }
     }
     if nested {
         // If a text contains a nested text, quotes no longer show where a command begins.
+        for command in read(text, Reading::WithoutQuotes).commands {
+            add_anywhere(command.words, found);
+        }
         for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
             let part = part.replace(['"', '\'', '\\'], "");
-            let words: Vec<_> = part.split_whitespace().map(piece).collect();
-            found.push(Command { words, may_begin_anywhere: true });
+            add_anywhere(part.split_whitespace().map(piece).collect(), found);
         }
     }
     true
+}
+
+/// Adds a command that may begin at any word. In a second reading, it ends at each `#`.
+fn add_anywhere(words: Vec<Piece>, found: &mut Vec<Command>) {
+    let is_comment = |word: &Piece| matches!(word, Piece::Known(word) if word.starts_with('#'));
+    if words.iter().any(is_comment) {
+        found.extend(words.split(is_comment).map(|part| Command::anywhere(part.to_vec())));
+    }
+    found.push(Command::anywhere(words));
 }
 
 fn piece(word: &str) -> Piece {
     if word.contains(['$', '*', '?', '[', '~']) { Piece::Open } else { Piece::Known(word.to_owned()) }
 }
 
+/// Checks whether a command may run what it reads, as `sh` does without arguments. An open program matches every rule
+/// already.
+fn may_run_its_input(words: &[Piece]) -> bool {
+    let Some(Piece::Known(program)) = words.first() else { return false };
+    let is = |word: &Piece, test: fn(&str) -> bool| matches!(word, Piece::Known(word) if test(word));
+    let runs_shell = runner::runs_others(program) && words.iter().any(|word| is(word, runner::is_shell));
+    let has_only_options = words[1..].iter().all(|word| is(word, |word| word.starts_with('-')));
+    runs_shell || (runner::is_interpreter(program) && has_only_options)
+}
+
 /// Adds the command, and the commands that it may run in turn. Returns false if these cannot be determined.
-fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
-    let is_assignment = |word: &Piece| matches!(word, Piece::Known(word) if word.contains('='));
-    while words.first().is_some_and(is_assignment) {
-        words.remove(0);
-    }
+fn add(words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
     let runs = |word: &Piece| match word {
         Piece::Known(word) => runner::runs_what_follows(word),
         Piece::Open => false,
     };
-    let may_begin_anywhere = match words.first() {
+    let program = words.first();
+    let may_begin_anywhere = match program {
         Some(Piece::Known(program)) => runner::may_run_its_words(program) || words.iter().any(runs),
         Some(Piece::Open) => true,
         None => return true,
@@ -79,125 +134,92 @@ fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
     if may_begin_anywhere {
         for word in words.iter().skip(1) {
             if let Piece::Known(word) = word
-                && word.contains(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./=".contains(letter))
-                && !collect(word, depth - 1, found)
+                && !(add_text(word, depth, found) && add_value(word, depth, found))
             {
                 return false;
             }
         }
     }
-    found.push(Command { words, may_begin_anywhere });
+    if matches!(program, Some(Piece::Known(program)) if runner::runs_others(program)) {
+        if !add_joined(&words, depth, found) {
+            return false;
+        }
+        add_with_more_words(&words, found);
+    }
+    found.push(Command { words, may_begin_anywhere, may_have_more_words: false });
     true
 }
 
-#[derive(Default)]
-struct Reader {
-    commands: Vec<Vec<Piece>>,
-    words: Vec<Piece>,
-    word: Option<Piece>,
-    /// True if the next word is the file of a redirection and not a word of the command.
-    file: bool,
-    /// True if the text contains a nested text, for example in `$(…)` or `{…}`, or if a quote is not closed.
-    nested: bool,
+/// Adds the commands of a word that may be a text for a shell.
+fn add_text(word: &str, depth: u32, found: &mut Vec<Command>) -> bool {
+    let is_text = word.contains(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./=".contains(letter));
+    !is_text || collect(word, depth - 1, found)
 }
 
-impl Reader {
-    fn read(&mut self, text: &str) {
-        let mut letters = text.chars().peekable();
-        while let Some(letter) = letters.next() {
-            match letter {
-                '\'' => self.quoted(&mut letters, '\''),
-                '"' => self.quoted(&mut letters, '"'),
-                '\\' => match letters.next() {
-                    Some('\n') | None => {}
-                    Some(escaped) => self.letter(escaped),
-                },
-                ';' | '|' | '&' | '\n' | '\r' => self.end_command(),
-                '<' | '>' => {
-                    self.redirect();
-                    while let Some(more) = letters.next_if(|next| matches!(next, '<' | '>' | '&' | '|')) {
-                        self.nested |= more == '<';
-                    }
+/// Adds the commands of the value in `NAME=VALUE`, because `alias`, `env` or `make` may cause that the value is run later,
+/// with more words.
+fn add_value(word: &str, depth: u32, found: &mut Vec<Command>) -> bool {
+    let Some((_, value)) = word.split_once('=').filter(|(_, value)| !value.trim().is_empty()) else {
+        return true;
+    };
+    let words = value.split_whitespace().map(piece).collect();
+    found.push(Command { words, may_begin_anywhere: false, may_have_more_words: true });
+    add_text(value, depth, found)
+}
+
+/// Adds the commands of the words behind `eval`, `ssh` and others, which join these words to a text for a shell.
+fn add_joined(words: &[Piece], depth: u32, found: &mut Vec<Command>) -> bool {
+    let joins = |word: &Piece| matches!(word, Piece::Known(word) if runner::joins_words(word));
+    let is_text = |word: &Piece| {
+        let has_meaning = |letter: char| letter.is_whitespace() || ";|&()<>`$\"'\\{}*?[~#".contains(letter);
+        matches!(word, Piece::Known(word) if word.contains(has_meaning))
+    };
+    let Some(at) = words.iter().position(joins) else { return true };
+    if !words[at..].iter().any(is_text) {
+        return true;
+    }
+    let text: Vec<&str> = words[at + 1..].iter().map(Piece::text).collect();
+    let before = found.len();
+    if !collect(&text.join(" "), depth - 1, found) {
+        return false;
+    }
+    // Options and a host may precede the command. `eval` has none.
+    let is_eval = words[at] == Piece::Known("eval".to_owned());
+    found[before..].iter_mut().for_each(|command| command.may_begin_anywhere |= !is_eval);
+    true
+}
+
+/// Adds the commands that `xargs` may make of the words behind it and of words that it reads.
+fn add_with_more_words(words: &[Piece], found: &mut Vec<Command>) {
+    let appends = |word: &Piece| matches!(word, Piece::Known(word) if runner::appends_words(word));
+    let Some(at) = words.iter().position(appends) else { return };
+    let ends = |word: &Piece| matches!(word, Piece::Known(word) if word.starts_with(":::"));
+    let words: Vec<Piece> = words[at + 1..].iter().take_while(|word| !ends(word)).cloned().collect();
+    if words.is_empty() {
+        return;
+    }
+    let may_run_more = matches!(words.last(), Some(Piece::Known(last)) if runner::may_run_its_words(last));
+    if may_run_more || replaces_words(&words) {
+        found.push(Command::anywhere(vec![Piece::Open]));
+    }
+    found.push(Command { words, may_begin_anywhere: true, may_have_more_words: true });
+}
+
+/// Checks whether an option of `xargs` names a text that it replaces in the words of the command.
+fn replaces_words(words: &[Piece]) -> bool {
+    let mut words = words.iter();
+    while let Some(Piece::Known(option)) = words.next() {
+        match option.strip_prefix('-') {
+            None => return false,
+            Some(long) if long.starts_with('-') => {
+                if long.starts_with("-replace") {
+                    return true;
                 }
-                '(' | ')' | '`' => {
-                    self.nested = true;
-                    self.end_command();
-                }
-                '{' | '}' => {
-                    self.nested = true;
-                    self.word = Some(Piece::Open);
-                }
-                '$' | '*' | '?' | '[' | '~' => self.word = Some(Piece::Open),
-                blank if blank.is_whitespace() => self.end_word(),
-                other => self.letter(other),
             }
-        }
-        self.end_command();
-    }
-
-    fn quoted(&mut self, letters: &mut std::iter::Peekable<std::str::Chars<'_>>, quote: char) {
-        self.text("");
-        loop {
-            match letters.next() {
-                Some(end) if end == quote => return,
-                Some('\\') if quote == '"' => match letters.next() {
-                    Some('\n') | None => {}
-                    Some(escaped @ ('"' | '\\' | '$' | '`')) => self.letter(escaped),
-                    Some(other) => {
-                        self.letter('\\');
-                        self.letter(other);
-                    }
-                },
-                Some('$') if quote == '"' => {
-                    self.nested |= letters.peek() == Some(&'(');
-                    self.word = Some(Piece::Open);
-                }
-                Some('`') if quote == '"' => {
-                    self.nested = true;
-                    self.word = Some(Piece::Open);
-                }
-                Some(letter) => self.letter(letter),
-                None => {
-                    self.nested = true;
-                    return;
-                }
-            }
+            Some(short) if short.contains(['I', 'i', 'J']) => return true,
+            Some("a" | "d" | "E" | "j" | "L" | "n" | "P" | "s") => drop(words.next()),
+            Some(_) => {}
         }
     }
-
-    fn letter(&mut self, letter: char) {
-        self.text(letter.encode_utf8(&mut [0; 4]));
-    }
-
-    /// Appends to the current word. An open word stays open.
-    fn text(&mut self, more: &str) {
-        if let Piece::Known(text) = self.word.get_or_insert_with(|| Piece::Known(String::new())) {
-            text.push_str(more);
-        }
-    }
-
-    fn end_word(&mut self) {
-        let Some(word) = self.word.take() else { return };
-        if !std::mem::take(&mut self.file) {
-            self.words.push(word);
-        }
-    }
-
-    /// Begins a redirection. The number in `2>` is not a word.
-    fn redirect(&mut self) {
-        let is_number = |word: &Piece| matches!(word, Piece::Known(text) if text.chars().all(|letter| letter.is_ascii_digit()));
-        if self.word.as_ref().is_some_and(is_number) {
-            self.word = None;
-        }
-        self.end_word();
-        self.file = true;
-    }
-
-    fn end_command(&mut self) {
-        self.end_word();
-        self.file = false;
-        if !self.words.is_empty() {
-            self.commands.push(std::mem::take(&mut self.words));
-        }
-    }
+    false
 }

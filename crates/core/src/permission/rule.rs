@@ -128,8 +128,9 @@ fn matches_words_surely(pattern: &[String], words: &[Word]) -> bool {
 }
 
 fn may_match_words(pattern: &[String], command: &Command) -> bool {
-    let words = &command.words;
-    let is_open = |at: usize| words[at] == Piece::Open;
+    let more = command.may_have_more_words.then_some(&Piece::Open);
+    let words: Vec<&Piece> = command.words.iter().chain(more).collect();
+    let is_open = |at: usize| *words[at] == Piece::Open;
     // An open piece may expand to no word at all.
     let pass = |mut reached: Vec<bool>| {
         for at in 0..words.len() {
@@ -137,7 +138,7 @@ fn may_match_words(pattern: &[String], command: &Command) -> bool {
         }
         reached
     };
-    let is_option = |at: usize| matches!(&words[at], Piece::Known(word) if word.starts_with(['-', '+']));
+    let is_option = |at: usize| matches!(words[at], Piece::Known(word) if word.starts_with(['-', '+']));
     // `git -C . push` is a `git push`: options may precede every word but the first, and each option may have a value.
     let pass_options = |mut reached: Vec<bool>| {
         for at in 0..words.len() {
@@ -148,7 +149,9 @@ fn may_match_words(pattern: &[String], command: &Command) -> bool {
         }
         reached
     };
-    let mut reached = vec![command.may_begin_anywhere; words.len() + 1];
+    let mut reached = vec![false; words.len() + 1];
+    reached[..=command.words.len()].fill(command.may_begin_anywhere);
+    reached[command.words.len()] &= more.is_none();
     reached[0] = true;
     reached = pass(reached);
     for (index, part) in pattern.iter().enumerate() {
@@ -160,7 +163,7 @@ fn may_match_words(pattern: &[String], command: &Command) -> bool {
         } else {
             one_word(
                 &reached,
-                |at| matches!(&words[at], Piece::Known(word) if word_could(part, word, index == 0)),
+                |at| matches!(words[at], Piece::Known(word) if word_could(part, word, index == 0)),
             )
         };
         // An open piece may also expand to this word and more words.

@@ -3,7 +3,8 @@
 
 /// Programs that run a command from their arguments, or change how the shell runs later commands (`alias`, `export`).
 /// No allow rule with a pattern matches them.
-const RUNNERS: [&str; 74] = [
+const RUNNERS: [&str; 90] = [
+    "-",
     ".",
     "alias",
     "ash",
@@ -15,22 +16,27 @@ const RUNNERS: [&str; 74] = [
     "busybox",
     "bwrap",
     "chroot",
+    "chrt",
     "command",
+    "compgen",
     "complete",
     "coproc",
     "csh",
     "dash",
+    "declare",
     "doas",
     "docker",
+    "emulate",
     "enable",
     "entr",
     "env",
     "eval",
     "exec",
-    "export",
     "expect",
+    "export",
     "fakeroot",
     "faketime",
+    "fc",
     "fish",
     "flock",
     "gosu",
@@ -38,16 +44,23 @@ const RUNNERS: [&str; 74] = [
     "ionice",
     "kexec",
     "ksh",
+    "let",
     "ltrace",
+    "mapfile",
     "mksh",
     "nice",
+    "nocorrect",
+    "noglob",
     "nohup",
     "nsenter",
     "parallel",
     "pkexec",
     "podman",
     "prlimit",
+    "readarray",
+    "readonly",
     "rsh",
+    "run0",
     "runuser",
     "screen",
     "script",
@@ -69,10 +82,13 @@ const RUNNERS: [&str; 74] = [
     "systemd-run",
     "taskset",
     "tcsh",
+    "time",
     "timeout",
     "tmux",
     "toybox",
     "trap",
+    "typeset",
+    "unbuffer",
     "unshare",
     "watch",
     "xargs",
@@ -81,16 +97,24 @@ const RUNNERS: [&str; 74] = [
 ];
 
 /// Keywords of the shell that can occur in the position of a command.
-const KEYWORDS: [&str; 22] = [
-    "!", "[[", "]]", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
-    "select", "then", "time", "until", "while", "{", "}", "((",
+const KEYWORDS: [&str; 24] = [
+    "!", "[[", "]]", "case", "do", "done", "elif", "else", "esac", "fi", "for", "foreach", "function", "if",
+    "in", "repeat", "select", "then", "time", "until", "while", "{", "}", "((",
+];
+
+/// Shells, and other programs that run the commands that they read. `.` and `source` can read `/dev/stdin`.
+const SHELLS: [&str; 19] = [
+    ".", "ash", "at", "bash", "batch", "busybox", "csh", "dash", "fish", "ksh", "mksh", "parallel", "rsh",
+    "sh", "source", "ssh", "tcsh", "toybox", "zsh",
 ];
 
 /// Programs with their own language, which may run any of their words as a command.
-const INTERPRETERS: [&str; 16] = [
+const INTERPRETERS: [&str; 18] = [
     "awk",
     "bun",
     "deno",
+    "fd",
+    "fdfind",
     "find",
     "gawk",
     "lua",
@@ -109,14 +133,41 @@ const INTERPRETERS: [&str; 16] = [
 /// Checks whether a word is a program that runs other commands, or a keyword. A command that begins with it is never
 /// plain.
 pub(super) fn runs_others(program: &str) -> bool {
-    let name = base_name(program);
-    KEYWORDS.contains(&program) || RUNNERS.iter().any(|runner| runner.eq_ignore_ascii_case(name))
+    is_keyword(program) || is_in(&RUNNERS, program)
 }
 
 /// Checks whether a program may run any of its words as a command.
 pub(super) fn may_run_its_words(program: &str) -> bool {
+    runs_others(program) || is_interpreter(program)
+}
+
+pub(super) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
+pub(super) fn is_shell(program: &str) -> bool {
+    is_in(&SHELLS, program)
+}
+
+pub(super) fn is_interpreter(program: &str) -> bool {
+    is_in(&INTERPRETERS, program)
+}
+
+/// Checks whether a program runs its words as a command, and appends words that it reads.
+pub(super) fn appends_words(program: &str) -> bool {
+    is_in(&["parallel", "xargs"], program)
+}
+
+/// Checks whether a program joins its words to a text for a shell.
+pub(super) fn joins_words(program: &str) -> bool {
+    is_in(&["eval", "parallel", "rsh", "ssh", "watch"], program)
+}
+
+/// Checks whether a list contains the name of a program. The name can have a version, as in `python3.12`.
+fn is_in(list: &[&str], program: &str) -> bool {
     let name = base_name(program);
-    runs_others(program) || INTERPRETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
+    let unversioned = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    list.iter().any(|known| known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(unversioned))
 }
 
 /// Checks whether a word is an option of `find` that is followed by a command.

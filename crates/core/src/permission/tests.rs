@@ -2,6 +2,8 @@ use serde_json::json;
 
 use super::*;
 
+mod hidden_commands;
+
 fn permissions(allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
     let rules =
         |list: &[&str]| (!list.is_empty()).then(|| list.iter().map(|rule| rule.parse().unwrap()).collect());
@@ -177,117 +179,6 @@ fn patterns_are_compared_word_by_word() {
 }
 
 #[test]
-fn denied_commands_are_found_inside_other_commands() {
-    let rules = permissions(&["Bash"], &[], &["Bash(rm *)"]);
-    for command in [
-        "rm -rf /",
-        "rm",
-        "/bin/rm x",
-        "RM x",
-        "r\\m x",
-        "r''m x",
-        "\"rm\" x",
-        "cargo x && rm -rf /",
-        "cargo x;rm y",
-        "cargo x|rm",
-        "cargo x\nrm y",
-        "cargo x & rm y",
-        "cargo $(rm y)",
-        "cargo \"$(rm y)\"",
-        "cargo `rm y`",
-        "cargo <(rm y)",
-        "echo $(echo \")\"; rm x)",
-        "echo \"$(r''m x)\"",
-        "(rm x)",
-        "{ rm x; }",
-        "A=1 rm x",
-        "env A=1 rm x",
-        "sudo -u me rm x",
-        "sh -c 'rm x'",
-        "bash -lc \"cd / && rm x\"",
-        "sh -c 'sh -c \"rm x\"'",
-        "find . -exec rm {} +",
-        "find . -name x | xargs rm",
-        "$RM x",
-        "r$X y",
-        "/bin/r? x",
-        "r{m,} x",
-        "{rm,-rf,x}",
-        "2>/dev/null rm x",
-        ">&2 rm x",
-        "</dev/null rm x",
-        "if true; then rm x; fi",
-        "! rm x",
-        "python3 -c 'import os; os.system(\"rm x\")'",
-        "eval \"r\"\"m x\"",
-        "cat << EOF | sh\nrm x\nEOF",
-        "rm\u{a0}x",
-        "x\0",
-    ] {
-        assert_eq!(of_command(&rules, command), DENIED("Bash(rm *)"), "{command:?}");
-    }
-    for command in [
-        "git rm x",
-        "echo rm",
-        "cargo x && ls",
-        "ls -rm",
-        "echo 'rm x'",
-        "git commit -m 'rm x; y'",
-        "rmdir x",
-    ] {
-        assert_eq!(of_command(&rules, command), ToolVerdict::Allow, "{command:?}");
-    }
-    let hidden = format!("{} rm x", "echo $(true) ".repeat(2_000));
-    assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
-}
-
-/// Ask and deny rules for `git push` also match if options such as `-C .` precede the subcommand.
-#[test]
-fn options_before_a_subcommand_do_not_evade_rules() {
-    let asks =
-        permissions(&["Bash(git *)", "Bash(cargo *)"], &["Bash(git push *)", "Bash(cargo publish)"], &[]);
-    for command in [
-        "git push origin main",
-        "git -C . push origin main",
-        "git -c x=y push",
-        "git --no-pager push",
-        "git --no-pager -C . -c x=y --git-dir=.git push -f",
-        "git -C -c x=y push",
-        "/usr/bin/git -C . push",
-        "ls && git -C . push",
-        "sh -c 'git --no-pager push'",
-        "git -C $DIR push",
-        "cargo --offline publish",
-        "cargo +nightly publish",
-    ] {
-        assert_eq!(of_command(&asks, command), ToolVerdict::Ask, "{command:?}");
-    }
-    for command in [
-        "git status",
-        "git -C . status",
-        "git commit -m push",
-        "git log --grep push",
-        "git stash push",
-        "cargo --offline test",
-        "cargo publish --dry-run",
-    ] {
-        assert_eq!(of_command(&asks, command), ToolVerdict::Allow, "{command:?}");
-    }
-    let denies = permissions(&["Bash"], &[], &["Bash(git push --force *)", "Bash(kubectl delete *)"]);
-    for (command, rule) in [
-        ("git push -q --force", "Bash(git push --force *)"),
-        ("git -C . push -o ci.skip --force origin", "Bash(git push --force *)"),
-        ("kubectl --context prod delete pod x", "Bash(kubectl delete *)"),
-    ] {
-        assert_eq!(of_command(&denies, command), DENIED(rule), "{command:?}");
-    }
-    assert_eq!(of_command(&denies, "git push origin main"), ToolVerdict::Allow);
-    // An allow rule does not match if options that it does not contain precede the subcommand.
-    let narrow = permissions(&["Bash(git status)"], &[], &[]);
-    assert_eq!(of_command(&narrow, "git -C . status"), ToolVerdict::Ask);
-}
-
-#[test]
 fn the_stricter_rule_wins() {
     let agent =
         permissions(&["Read", "Bash(cargo *)", "mcp__files__*"], &["mcp__files__write"], &["WebFetch"]);
@@ -344,6 +235,10 @@ fn other_input_fields_of_a_shell_tool_are_checked() {
     for (input, denied) in [
         (json!({ "command": ["bash", "-lc", "ls; rm x"] }), true),
         (json!({ "command": ["ls", "rm"] }), false),
+        // No shell reads the words, so none of them is an assignment.
+        (json!({ "command": ["A=1", "rm", "x"] }), false),
+        (json!({ "command": ["env", "A=1", "rm", "x"] }), true),
+        (json!({ "command": ["./a=b/rm", "x"] }), true),
         (json!({ "command": [7] }), true),
         (json!({ "script": "rm x" }), true),
     ] {

@@ -12,7 +12,7 @@ use cowhand_web::mcp::{self, JobTools, PersonTools};
 
 #[derive(Debug, Args)]
 pub(super) struct McpArgs {
-    /// Rights of the assistant: read, or operate (also create, cancel and steer work)
+    /// Rights of the assistant: read, or operate (also trigger agents, cancel jobs, change schedules)
     #[arg(long, value_name = "SCOPE", default_value = "read")]
     scope: Scope,
     /// Serve the agent of a job, with that job's rights

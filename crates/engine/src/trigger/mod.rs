@@ -26,6 +26,7 @@ pub use github::{GithubAccess, GithubIssueSource, GithubPullRequestSource};
 pub use polling::PollingStrategy;
 pub use polling::retry_after;
 pub use registry::{Factory, Registry};
+pub(crate) use strategy::ERROR_BACKOFF;
 pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
 pub use strategy::{Paced, find_in_error, is_stopped};
 pub use strategy_context::StrategyContext;

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use cowhand_core::duration;
 use tokio::sync::watch;
 
-use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, find_in_error, stopped};
+use super::strategy::{
+    ERROR_BACKOFF, Paced, RetryAfter, Task, TaskSource, TriggerStrategy, find_in_error, stopped,
+};
 use cowhand_work::WorkSourceError;
 
 /// The strategy that polls a source at an interval, and less often while the source fails.
@@ -74,11 +76,14 @@ impl PollingStrategy {
         Self { fetch_timeout, ..self }
     }
 
-    /// Returns the wait before the next fetch: the interval plus a backoff of two seconds for each error in a row, at
-    /// most thirty seconds. A wait that the source asked for replaces both. The first poll can be immediate, and the
-    /// second poll after a wake waits for [`SECOND_POLL_AFTER`] or for a shorter interval.
+    /// Returns the wait before the next fetch: the interval, and after errors also [`ERROR_BACKOFF`]. A wait that the
+    /// source asked for replaces both. The first poll can be immediate, and the second poll after a wake waits for
+    /// [`SECOND_POLL_AFTER`] or for a shorter interval.
     fn delay(&self) -> Duration {
-        let backoff = Duration::from_secs(self.consecutive_errors.saturating_mul(2).min(30).into());
+        let backoff = match self.consecutive_errors {
+            0 => Duration::ZERO,
+            errors => ERROR_BACKOFF.pause_after(errors),
+        };
         match self.retry_after {
             _ if self.poll_immediately => Duration::ZERO,
             Some(asked) => asked.max(MIN_POLL_WAIT),

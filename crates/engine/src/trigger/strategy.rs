@@ -3,9 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cowhand_core::backoff::Backoff;
 use cowhand_core::duration;
 pub use cowhand_core::trigger::Task;
+use jiff::SignedDuration;
 use tokio::sync::watch;
+
+/// The wait after errors of a trigger: two seconds for each error in a row, at most thirty seconds.
+pub(crate) const ERROR_BACKOFF: Backoff =
+    Backoff::linear(SignedDuration::from_secs(2), SignedDuration::from_secs(30));
 
 /// *When* a schedule fires: a strategy is responsible for timing and shutdown, and starts no agents or jobs.
 ///

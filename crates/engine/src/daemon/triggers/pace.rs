@@ -5,6 +5,8 @@ use std::time::Duration;
 use cowhand_core::backoff::Backoff;
 use jiff::SignedDuration;
 
+use crate::trigger::ERROR_BACKOFF;
+
 /// The number of errors and of quick empty answers in a row.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -31,11 +33,11 @@ impl Pace {
         floor.saturating_sub(took)
     }
 
-    /// Returns the pause after an error: two seconds for each error in a row, at most thirty seconds.
+    /// Returns the pause after an error.
     pub(super) fn after_error(&mut self) -> Duration {
         self.empties = 0;
         self.errors = self.errors.saturating_add(1);
-        Duration::from_secs(self.errors.saturating_mul(2).min(30).into())
+        ERROR_BACKOFF.pause_after(self.errors)
     }
 
     pub(super) fn is_failing(&self) -> bool {

@@ -44,9 +44,12 @@ impl Attempt {
 
     /// Reads the credentials and removes the file.
     pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
-        let read = self.read(CREDENTIALS_FILE)?;
-        fs::remove_file(self.folder().join(CREDENTIALS_FILE))?;
-        read.ok_or_else(|| io::Error::other("the credentials of the proxy were not found"))
+        let path = self.folder().join(CREDENTIALS_FILE);
+        let credentials = self.read(CREDENTIALS_FILE)?.ok_or_else(|| {
+            io::Error::other(format!("the credentials of the proxy were not found in {}", path.display()))
+        })?;
+        fs::remove_file(path)?;
+        Ok(credentials)
     }
 }
 
@@ -188,6 +191,25 @@ fn unreachable(error: reqwest::Error) -> ProxyError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_are_taken_once() {
+        let state = tempfile::tempdir().unwrap();
+        let attempt = Attempt::new(state.path(), &"job-2026-01-05-k3x9q2".parse().unwrap(), 1);
+        let refusal = || attempt.take_credentials().unwrap_err().to_string();
+        let path = attempt.folder().join(CREDENTIALS_FILE);
+        let missing = format!("the credentials of the proxy were not found in {}", path.display());
+        assert_eq!(refusal(), missing, "they were never written");
+        let credentials = ProxyCredentials {
+            provider_address: "https://provider".to_owned(),
+            header: "x-api-key".to_owned(),
+            value: "key".to_owned(),
+        };
+        attempt.write_credentials(&credentials).unwrap();
+        assert_eq!(attempt.take_credentials().unwrap().value, "key");
+        assert!(!path.exists());
+        assert_eq!(refusal(), missing, "they are taken");
+    }
 
     #[test]
     fn dot_segments_are_found_in_every_form() {
