@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::bulk::{self, BulkArgs};
 use super::job_filter::JobFilterArgs;
 use super::location::Connection;
-use super::{Exit, Failure, complete, follow, job, location, print};
+use super::{Exit, Failure, complete, follow, job, jobs, location, print};
 use cowhand_engine::fleet::AcceptedFiring;
 use cowhand_web::api::{CancelFiringsRequest, CancelledFirings, Code, JobView};
 
@@ -56,6 +56,9 @@ impl CancelArgs {
         let accepted_firings = self.firings(client, true).await?.len();
         if !self.many.confirmed(&matching, accepted_firings, "Cancel", self.json)? {
             return Ok(());
+        if let Some(agent) = self.many.filter.agent.as_ref().filter(|_| !self.json) {
+            jobs::note_adopted(client, agent, |job| format!("`cowhand cancel {job}` cancels it")).await?;
+        }
         }
         // Firings are cancelled first, so that none of them creates a job that is not cancelled.
         let firings = if accepted_firings > 0 { self.firings(client, false).await? } else { Vec::new() };

@@ -18,11 +18,27 @@ fn running_job_of_adopted_schedule_takes_a_place_of_new_agent() {
     wait_until("its start", || (scene.job(id)["status"] == "running").then_some(()));
     scene.write("cowhand.yaml", &config("new", ", adopt: old/m"));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
+    for verb in [&["status"][..], &["status", "old"], &["why", "old"]] {
+        let said = words(&scene.run(verb).stdout);
+        assert!(said.contains("1 running") && said.contains("takes a place of new"), "{verb:?}: {said}");
+        assert!(!said.contains("all ended"), "{verb:?}: {said}");
+        assert!(!said.contains("cowhand cancel"), "nobody is told to cancel it: {verb:?}: {said}");
+    }
+    for verb in [&["jobs", "--agent", "new"][..], &["cancel", "--agent", "new", "-y"], &["logs", "-f", "new"]]
+    {
+        let said = scene.run(verb);
+        let said = words(&format!("{}{}", said.stdout, said.stderr));
+        let expected = format!("{id} has the name of its former agent, old, and takes a place of new");
+        assert!(said.contains(&expected), "{verb:?}: {said}");
+    }
     scene.json(&["trigger", "new", "other"]);
     let status = scene.json(&["status"]);
     let agent = &status["agents"][0];
     assert_eq!((&agent["name"], &agent["running"], &agent["queued"]), (&"new".into(), &1.into(), &1.into()));
-    assert_eq!(status["gone"].as_array().map(Vec::len), Some(0), "nobody is told to cancel it: {status}");
+    assert_eq!(agent["adopted"], serde_json::json!([{"id": id, "agent": "old"}]));
+    let gone = serde_json::json!([{"agent": "old", "running": 1, "adopted": 1, "adopted_by": ["new"], "queued": 0,
+        "firings": 0, "firing_schedules": []}]);
+    assert_eq!(status["gone"], gone);
     wait_until("the view", || {
         let state = std::fs::read_to_string(scene.root.join(".cowhand/state.yaml")).unwrap();
         state.contains(&format!("current_job: {id}")).then_some(())
@@ -89,6 +105,7 @@ fn attempt_keeps_its_limits_and_retries_without_its_agent_or_schedule_in_the_con
         ("renamed", renamed(), true),
         ("removed", removed.to_owned(), true),
         ("removed and reloaded", removed.to_owned(), false),
+        ("schedules removed", LIMITED.replace("schedules: {i: ", "schedules: {j: "), true),
     ] {
         let scene = Scene::with(LIMITED);
         scene.start();
@@ -105,7 +122,6 @@ fn attempt_keeps_its_limits_and_retries_without_its_agent_or_schedule_in_the_con
         for (job, kind) in [(slow, "timeout"), (silent, "idle"), (spender, "budget")] {
             let ended = wait_until(&format!("{case}: the end because of {kind}"), || {
                 Some(scene.job(job)).filter(|job| job["status"] != "running")
-        ("schedules removed", LIMITED.replace("schedules: {i: ", "schedules: {j: "), true),
             });
             assert_eq!(
                 (&ended["status"], &ended["error"]["kind"]),

@@ -70,7 +70,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
 use cowhand_work::WorkSources;
 
-pub use agents::{AgentNextFiring, AgentView, LastJob, TriggerAnswer};
+pub use agents::{AdoptedJob, AgentNextFiring, AgentView, LastJob, TriggerAnswer};
 pub use asks::{AnswerKind, AnswerRequest, AskRequest, AskVerdict, JobAskReply};
 pub(crate) use backup::{BACKUP_PATH, ONLY_FOR_OWNER};
 use caller::Refusals;
