@@ -1,13 +1,72 @@
-//! The settlement of an attempt: the data that is stored when the attempt has ended, in one transaction with the new
-//! state of its job.
+//! The rules with which an attempt is started, and its settlement: the data that is stored when the attempt has ended,
+//! in one transaction with the new state of its job.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::breaker::Breaker;
+use crate::budget::{Budget, UsageReporting};
+use crate::id::AgentName;
 use crate::job::{JobUsage, Outcome};
 use crate::moment::{BootTime, Moment};
+use crate::policy::{Retry, Timeout};
+use crate::roster::{Agent, Program};
+use crate::runtime::Runtime;
+
+/// The rules of the config with which an attempt was started. They hold until the attempt is settled, even if a later
+/// daemon has a config without its agent or schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptRules {
+    pub retry: Retry,
+    pub breaker: Option<Breaker>,
+    pub timeout: Timeout,
+    pub idle_timeout: Timeout,
+    pub output_to_file: bool,
+    /// Settings of the agent that are needed if it is no longer in the config.
+    pub agent: AttemptAgent,
+}
+
+/// The settings of an agent that its attempts need until they are settled. None of them is a secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptAgent {
+    /// Name of the runtime.
+    pub runtime: String,
+    /// Configured provider.
+    pub provider: Option<String>,
+    pub usage_reporting: UsageReporting,
+    pub budget: Budget,
+    pub ask_timeout: SignedDuration,
+    /// True if the attempt can ask people.
+    pub has_job_channel: bool,
+}
+
+impl AttemptAgent {
+    pub fn of(agent: &Agent) -> Self {
+        Self {
+            runtime: agent.runtime().name().to_owned(),
+            provider: agent.program.provider.clone(),
+            usage_reporting: agent.usage_reporting(),
+            budget: agent.budget,
+            ask_timeout: agent.ask_timeout,
+            has_job_channel: agent.needs_job_channel(),
+        }
+    }
+
+    /// Returns an agent with these settings and the defaults of all others, in place of an agent that is no longer in
+    /// the config.
+    pub fn in_place_of(&self, removed: AgentName) -> Agent {
+        let agent = Agent::new(removed);
+        let runtime = Runtime::named(&self.runtime).unwrap_or_default();
+        Agent {
+            program: Program { runtime, provider: self.provider.clone(), ..Program::default() },
+            budget: self.budget,
+            ask_timeout: self.ask_timeout,
+            fleet_tools: self.has_job_channel,
+            ..agent
+        }
+    }
+}
 
 /// Data that is stored when an attempt has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

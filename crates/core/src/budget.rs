@@ -97,7 +97,8 @@ pub struct SpendingLedger {
 }
 
 /// Time at which a runtime reports its usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum UsageReporting {
     /// Reports tokens and dollars with each answer of the model.
     Continuous,

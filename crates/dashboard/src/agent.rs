@@ -25,13 +25,20 @@ pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -
     let jobs_address = format!("/jobs?agent={}", segment(&name));
     let status: StatusView = pages.client.get("status").await?;
     let gone = status.gone_schedules.iter().filter(|gone| gone.agent == agent.name);
+    let nothing = if agent.adopted.is_empty() {
+        "It has run nothing yet. To run it now:"
+    } else {
+        "It has no jobs of its own name yet. To run it now:"
+    };
     let main = html! {
         (head(&agent))
+        div #adopted data-live { @for job in &agent.adopted {
+            p.alert { (elements::job(&job.id)) ": " (text::ShownMessage(&job.sentence(&agent.name))) "." } } }
         div #gone data-live { @for gone in gone { p.alert { b { "Not in the config" } ": " (text::ShownMessage(&gone.sentence())) "." } } }
         (trigger(&agent))
         (part("schedules", "Schedules", &html! {}, &table(&schedules, now)))
         (part("latest", "Latest jobs", &html! { a href=(jobs_address) { "All its jobs" } }, &jobs::table(&latest.items, now,
-            &empty("It has run nothing yet. To run it now:", Some(&format!("cowhand trigger {}", agent.name))))))
+            &empty(nothing, Some(&format!("cowhand trigger {}", agent.name))))))
     };
     let follow = format!("agent={}", agent.name);
     pages.page(Frame { title: agent.name.as_str(), tab: Tab::Fleet, follow: Some(&follow) }, main).await

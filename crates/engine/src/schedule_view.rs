@@ -28,8 +28,9 @@ pub struct ScheduleView {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: ScheduleStatus,
-    /// End of the last job that the schedule fired by itself, or the last time it looked for work and found none. Runs
-    /// by hand do not count: they do not move an interval.
+    /// End of the last job that the schedule fired by itself, or the last firing or poll by its trigger that ran nothing,
+    /// for example because there was no work or `when_command` rejected it. Runs by hand do not count: they do not move
+    /// an interval.
     pub last_run_at: Option<Timestamp>,
     /// Next firing by the clock, never in the past. Absent if the clock does not fire the schedule, if the schedule is
     /// disabled, paused or finished, if its interval starts at the end of a job that still runs, and if the end of its

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cowhand_core::attempt::AttemptRules;
 use cowhand_core::sandbox::{Caps, NetworkAccess, SandboxKind};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,10 @@ pub struct StartSpec {
     /// Sandbox plan, if there is a sandbox or a cap.
     #[serde(default, rename = "enclosure")]
     pub sandbox: Option<SandboxPlan>,
+    /// Rules for the daemon that settles the attempt. They are stored because the config may change later. `None` for a
+    /// hook, and for an attempt that an earlier version started.
+    #[serde(default)]
+    pub rules: Option<AttemptRules>,
 }
 
 impl StartSpec {

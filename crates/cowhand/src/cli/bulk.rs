@@ -1,9 +1,10 @@
 //! Selects the jobs of verbs that act on many jobs, and asks the user to confirm.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
-use cowhand_core::id::JobName;
+use cowhand_core::id::{JobId, JobName};
 use cowhand_core::job::{JobRecord, JobStatus};
 
 use super::job_filter::JobFilterArgs;
@@ -62,7 +63,7 @@ impl BulkArgs {
         let mut matching = Vec::new();
         for status in statuses {
             let filter = JobFilterArgs { status: Some(status), ..self.filter.clone() };
-            matching.extend(filter.jobs::<JobRecord>(client, None, None).await?.0);
+            add_new(&mut matching, filter.jobs(client, None, None).await?.0);
         }
         Ok(matching)
     }
@@ -115,6 +116,14 @@ impl BulkArgs {
     }
 }
 
+/// Adds jobs of another status. A job whose status changes between the two requests is in both lists; its newer record
+/// replaces the older one.
+fn add_new(jobs: &mut Vec<JobRecord>, more: Vec<JobRecord>) {
+    let newer: HashSet<&JobId> = more.iter().map(|job| &job.id).collect();
+    jobs.retain(|job| !newer.contains(&job.id));
+    jobs.extend(more);
+}
+
 /// Maximum number of jobs that are listed before the question.
 const MAX_JOBS_SHOWN: usize = 10;
 
@@ -131,4 +140,30 @@ pub(super) fn counted(all_jobs: usize, firings: usize) -> String {
 /// Formats a count of jobs: `1 job`, `3 jobs`.
 pub(super) fn jobs(count: usize) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_job_whose_status_changes_between_two_requests_is_listed_once() {
+        let record = |id: &str, status: &str| -> JobRecord {
+            let fields = json!({
+                "id": id, "agent": "a", "trigger_type": "manual", "status": status,
+                "started_at": "2026-01-05T10:00:00Z",
+            });
+            serde_json::from_value(fields).unwrap()
+        };
+        let mut jobs =
+            vec![record("job-2026-01-05-aaaaaa", "pending"), record("job-2026-01-05-bbbbbb", "pending")];
+        add_new(&mut jobs, vec![record("job-2026-01-05-aaaaaa", "running")]);
+        let listed: Vec<_> = jobs.iter().map(|job| (job.id.as_str(), job.status)).collect();
+        assert_eq!(
+            listed,
+            [("job-2026-01-05-bbbbbb", JobStatus::Pending), ("job-2026-01-05-aaaaaa", JobStatus::Running)]
+        );
+    }
 }

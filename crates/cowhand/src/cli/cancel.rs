@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::bulk::{self, BulkArgs};
 use super::job_filter::JobFilterArgs;
 use super::location::Connection;
-use super::{Exit, Failure, complete, follow, job, location, print};
+use super::{Exit, Failure, complete, follow, job, jobs, location, print};
 use cowhand_engine::fleet::AcceptedFiring;
 use cowhand_web::api::{CancelFiringsRequest, CancelledFirings, Code, JobView};
 
@@ -42,6 +42,8 @@ impl CancelArgs {
                 job::print(&job, self.json);
                 if is_lost_elsewhere(client, &job).await? {
                     Err(Failure::reported(Exit::JobFailed))
+                } else if has_ended_before(&job) {
+                    Err(Failure::reported(Exit::Refused))
                 } else {
                     Ok(())
                 }
@@ -54,6 +56,9 @@ impl CancelArgs {
         let live_statuses = [JobStatus::Pending, JobStatus::Running];
         let matching = self.many.matching(client, &live_statuses).await?;
         let accepted_firings = self.firings(client, true).await?.len();
+        if let Some(agent) = self.many.filter.agent.as_ref().filter(|_| !self.json) {
+            jobs::note_adopted(client, agent, |job| format!("`cowhand cancel {job}` cancels it")).await?;
+        }
         if !self.many.confirmed(&matching, accepted_firings, "Cancel", self.json)? {
             return Ok(());
         }
@@ -73,17 +78,21 @@ impl CancelArgs {
             }
         }
         print::remember_done(format!("{} cancelled", bulk::counted(requested.len(), firings.len())));
-        let (mut cancelled, mut lost) = (Vec::new(), 0);
+        let (mut ended, mut lost) = (Vec::new(), 0);
         for job in &requested {
             let job = wait_for_end(client, job).await?;
             if !self.json {
                 job::print(&job, false);
             }
-            lost += usize::from(is_lost_elsewhere(client, &job).await?);
-            cancelled.push(job);
+            if is_lost_elsewhere(client, &job).await? {
+                lost += 1;
+            } else if has_ended_before(&job) {
+                already_ended += 1;
+            }
+            ended.push(job);
         }
         if self.json {
-            let jobs = cancelled.iter().map(|job| json!(job));
+            let jobs = ended.iter().map(|job| json!(job));
             let firings = firings.iter().map(firing_in_json);
             print::json(&jobs.chain(firings).collect::<Vec<Value>>());
         } else {
@@ -93,7 +102,8 @@ impl CancelArgs {
                 String::new()
             };
             let lost_jobs = if lost > 0 { format!("; {} lost", bulk::jobs(lost)) } else { String::new() };
-            let count = bulk::counted(cancelled.len() - lost, firings.len());
+            let cancelled = ended.iter().filter(|job| job.status == JobStatus::Cancelled).count();
+            let count = bulk::counted(cancelled, firings.len());
             print::line(format!("{count} cancelled{lost_jobs}{already_ended}"));
         }
         if lost > 0 { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
@@ -114,6 +124,19 @@ impl CancelArgs {
 /// Returns a cancelled firing for `--json`. It has the key `firing` instead of the `id` of a job.
 fn firing_in_json(AcceptedFiring { agent, schedule, key }: &AcceptedFiring) -> Value {
     json!({ "firing": key, "agent": agent, "schedule": schedule, "status": "cancelled" })
+}
+
+/// Returns whether the job ended by itself before the cancellation took effect, for example while its node did not yet
+/// know of the request. Then prints a note.
+fn has_ended_before(job: &JobRecord) -> bool {
+    let ended_before = job.status != JobStatus::Cancelled;
+    if ended_before {
+        print::note(format!(
+            "{} was not cancelled: it {} before the request took effect",
+            job.id, job.status
+        ));
+    }
+    ended_before
 }
 
 /// Returns whether the job was lost on another node instead of being cancelled. If it was lost, prints a note: the

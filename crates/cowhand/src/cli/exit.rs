@@ -101,9 +101,10 @@ impl Failure {
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         if let Some(message) = self.message.as_deref().map(with_config_option) {
-            // A report of the config or of a background daemon already begins with `error: `, perhaps in
-            // colour.
-            if anstream::adapter::strip_str(&message).to_string().starts_with("error: ") {
+            // A report of the config or of a background daemon already begins with `error: `, or with a warning before
+            // the first error, perhaps in colour.
+            let text = anstream::adapter::strip_str(&message).to_string();
+            if ["error: ", "warning: "].iter().any(|kind| text.starts_with(kind)) {
                 print::stderr(&message);
             } else {
                 print::stderr(&format!("{red}error{red:#}: {message}"));

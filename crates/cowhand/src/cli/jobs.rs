@@ -4,14 +4,14 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::duration;
-use cowhand_core::id::JobName;
+use cowhand_core::id::{AgentName, JobId, JobName};
 use cowhand_core::job::JobStatus;
 use jiff::Timestamp;
 
 use super::job_filter::JobFilterArgs;
 use super::print::{self, Table};
 use super::{Failure, complete, job, location, number};
-use cowhand_web::api::ListedJob;
+use cowhand_web::api::{AdoptedJob, AgentView, Client, Code, ListedJob, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct JobsArgs {
@@ -46,6 +46,9 @@ impl JobsArgs {
             } else {
                 table(&listed, Timestamp::now()).print();
             }
+            if let Some(agent) = &self.filter.agent {
+                note_adopted(client, agent, |job| format!("`cowhand job {job}` shows it")).await?;
+            }
             if let Some(last) = listed.last().filter(|_| more) {
                 let (id, filter) = (&last.job.id, self.filter.arguments());
                 print::note(format!(
@@ -54,6 +57,27 @@ impl JobsArgs {
             }
             Ok(())
         })
+    }
+}
+
+/// Prints a note about each running job of another agent that takes a place of the agent, with the advice for the job.
+pub(super) async fn note_adopted(
+    client: &Client,
+    agent: &AgentName,
+    advice: impl Fn(&JobId) -> String,
+) -> Result<(), Failure> {
+    for job in adopted(client, agent).await? {
+        print::note(format!("{}; {}", job.sentence(agent), advice(&job.id)));
+    }
+    Ok(())
+}
+
+/// Returns the running jobs of other agents that take places of the agent. An agent that is not in the config has none.
+pub(super) async fn adopted(client: &Client, agent: &AgentName) -> Result<Vec<AdoptedJob>, Failure> {
+    match client.get::<AgentView>(&format!("agents/{}", segment(agent.as_str()))).await {
+        Ok(view) => Ok(view.adopted),
+        Err(problem) if problem.code == Code::NotFound => Ok(Vec::new()),
+        Err(problem) => Err(problem.into()),
     }
 }
 

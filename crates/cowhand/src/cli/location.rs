@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::advice::config_argument;
 use super::start_options::StartOptions;
 use super::{Exit, Failure, print};
-use cowhand_engine::config;
+use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::daemon;
 use cowhand_engine::error::FleetError;
 use cowhand_engine::secrets::redactor_without_daemon;
@@ -31,6 +31,10 @@ use cowhand_work::{SourceContext, WorkSources};
 static REFUSAL_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// Whether the number of jobs that have ended and are not settled is in the output of this process.
 static ENDED_IS_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Advice if no daemon runs and the config has errors.
+const CORRECT_CONFIG: &str = "the config has errors; `cowhand config check` lists them; when they are corrected, start it \
+                              with `cowhand start -d`";
 
 #[derive(Debug)]
 pub(super) struct FleetLocation {
@@ -146,9 +150,10 @@ impl FleetLocation {
         Some(refusal.to_string())
     }
 
-    /// Returns advice if a start would fail because of another daemon, the disk, or another store.
+    /// Returns advice if a start would fail because of another daemon, the disk, another store, or errors in the config.
     fn instead_of_start(&self) -> Option<String> {
-        if let Some(part) = self.running_part(&config::load(&self.config).files) {
+        let FromDisk { loaded, files, .. } = config::load(&self.config);
+        if let Some(part) = self.running_part(&files) {
             let (config_option, own_config) = (config_argument(&part), config_argument(&self.config));
             return Some(format!(
                 "a daemon runs its part {}; `cowhand {config_option} stop` ends that one, and `cowhand {own_config} start -d` then starts it",
@@ -160,7 +165,8 @@ impl FleetLocation {
             let of_disk = DiskProblem::find(folder);
             return of_disk
                 .map(|problem| problem.sentence_without_daemon(folder.display()))
-                .or_else(|| self.refusal_text());
+                .or_else(|| self.refusal_text())
+                .or_else(|| (loaded.errors() > 0).then(|| CORRECT_CONFIG.to_owned()));
         };
         let (root, config_option) = (config.display(), config_argument(&config));
         Some(format!("the daemon of {root} runs its agents; name that fleet with `{config_option}`"))

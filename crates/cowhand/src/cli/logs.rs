@@ -12,7 +12,7 @@ use super::follow::{FollowUntil, FollowedLines};
 use super::location::Connection;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
-use super::{Exit, Failure, complete, follow, interrupt, job, location, print};
+use super::{Exit, Failure, complete, follow, interrupt, job, jobs, location, print};
 use cowhand_engine::view::line::{FollowedOutput, plain, readable};
 use cowhand_web::api::{ApiProblem, Client, Code, JobResult, JobView, Page};
 
@@ -138,14 +138,28 @@ impl LogsArgs {
             }
             None => self.newest(client, "").await?,
         };
-        let no_jobs = || {
-            let message = match &self.of {
-                Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` creates one"),
-                None => "there are no jobs yet; `cowhand trigger AGENT` creates one".to_owned(),
-            };
-            Failure::new(Exit::Refused, message)
+        match newest {
+            Some(job) => Ok(job.id),
+            None => Err(Failure::new(Exit::Refused, self.no_jobs(client).await?)),
+        }
+    }
+
+    /// States that there are no jobs, and what to do.
+    async fn no_jobs(&self, client: &Client) -> Result<String, Failure> {
+        let Some(of) = &self.of else {
+            return Ok("there are no jobs yet; `cowhand trigger AGENT` creates one".to_owned());
         };
-        newest.map(|job| job.id).ok_or_else(no_jobs)
+        let agent: AgentName = of.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+        let adopted = jobs::adopted(client, &agent).await?;
+        Ok(adopted.first().map_or_else(
+            || format!("{agent} has no jobs yet; `cowhand trigger {agent}` creates one"),
+            |job| {
+                let (sentence, id) = (job.sentence(&agent), &job.id);
+                format!(
+                    "{agent} has no jobs of its own name yet; {sentence}; `cowhand logs -f {id}` follows it"
+                )
+            },
+        ))
     }
 
     /// Returns the newest job; with `--follow`, a running job if there is one.

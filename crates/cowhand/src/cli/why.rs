@@ -255,7 +255,7 @@ fn describe_state(
     }
     if let Some(at) = view.last_run_at {
         lines.push(format!(
-            "Its last run by its trigger, or its last poll, ended {}.",
+            "The last run by its trigger, or the last firing or poll that ran nothing, ended {}.",
             duration::relative_to_now(now, at)
         ));
     }

@@ -168,3 +168,15 @@ fn stop_lists_cancelled_jobs() {
     scene.start();
     assert_eq!(scene.run(&["stop"]).stdout, "stopped\n");
 }
+
+#[test]
+fn a_prompt_that_is_too_long_is_refused_with_the_limit() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    fs::write(scene.root.join("long.md"), "word ".repeat(500_000)).unwrap();
+    let said = scene.run(&["trigger", "good", "--prompt-file", "long.md"]);
+    assert_eq!(said.code, Some(5), "{}", said.stderr);
+    for words in ["a request has at most 2097152 bytes", "put a longer text into a file"] {
+        assert!(said.stderr.contains(words), "{words} in {}", said.stderr);
+    }
+}

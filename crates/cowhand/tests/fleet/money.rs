@@ -342,3 +342,15 @@ agents:
     let usage = scene.json(&["usage"]);
     assert_eq!((&usage["jobs"][0]["tokens"], &usage["jobs"][0]["cost_usd"]), (&1000.into(), &Value::Null));
 }
+
+/// Every sum has the field, as the lists of jobs do. The tool `usage` for assistants gives the same answer.
+#[test]
+fn a_cost_that_is_not_known_is_null_in_usage() {
+    let scene = Scene::started();
+    assert_eq!(scene.run(&["trigger", "worker", "--wait"]).code, Some(0));
+    let usage = scene.json(&["usage"]);
+    for sum in ["/total", "/agents/0", "/days/0", "/schedules/0"] {
+        let cost = usage.pointer(&format!("{sum}/cost_usd"));
+        assert_eq!(cost, Some(&Value::Null), "{sum}: {usage}");
+    }
+}

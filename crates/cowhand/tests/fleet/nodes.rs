@@ -100,3 +100,33 @@ fn cancel_reports_a_job_that_was_lost_on_another_node() {
     let said = &cancelled.stderr;
     assert!(said.contains("was not cancelled") && said.contains(&node), "{said}");
 }
+
+/// The node of the job is suspended until the job has ended by itself.
+#[test]
+fn cancel_does_not_count_a_job_that_completed_on_another_node() {
+    let server = Postgres::start();
+    let [here, there] = two_nodes(&server);
+    there.start();
+    here.start();
+    for (arguments, code) in [(&["cancel"][..], 5), (&["cancel", "--all", "--yes"], 0)] {
+        let _ = fs::remove_file(there.root.join("go"));
+        let job = there.json(&["trigger", "speaker"])["id"].as_str().unwrap().to_owned();
+        wait_until("the output", || text(&there, &["logs", &job]).contains("spoken").then_some(()));
+        let daemon = there.daemon().unwrap();
+        kill_process(daemon, Signal::STOP).unwrap();
+        let one = [job.as_str()];
+        let named = if arguments.len() == 1 { &one[..] } else { &[] };
+        let cancel = here.spawn(&[arguments, named].concat());
+        wait_until("the request", || here.job(&job)["cancellation"].is_object().then_some(()));
+        there.write("go", "");
+        let ending = there.root.join(format!(".cowhand/attempts/{job}.1/ending.json"));
+        wait_until("the end of the agent", || ending.exists().then_some(()));
+        kill_process(daemon, Signal::CONT).unwrap();
+        let cancel = cancel.end();
+        assert_eq!(here.job(&job)["status"], "completed");
+        let said = format!("{}{}", cancel.stdout, cancel.stderr);
+        assert_eq!(cancel.code, Some(code), "{said}");
+        assert!(said.contains(&format!("{job} was not cancelled: it completed before")), "{said}");
+        assert!(!said.contains("1 job cancelled"), "{said}");
+    }
+}

@@ -126,3 +126,38 @@ fn background_is_another_name_of_detach() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
     assert_eq!(scene.json(&["status"])["daemon"]["running"], true);
 }
+
+/// A config whose first problem is a warning, and whose second problem is an error.
+const WARNED_AND_WRONG: &str = "agents:
+  - {name: a, runtime: command, command: ['true'], model: opus}
+  - {name: b, runtime: command, command: ['true'], unknown_key: 1}
+";
+
+#[test]
+fn a_refused_start_does_not_call_a_warning_an_error() {
+    let scene = Scene::with(WARNED_AND_WRONG);
+    for verb in [&["start", "-d"][..], &["start"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(3), "{}", said.stderr);
+        assert!(said.stderr.contains("warning") && said.stderr.contains("unknown_key"), "{}", said.stderr);
+        assert!(!said.stderr.contains("error: warning"), "{verb:?}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_start_is_not_advised_for_a_config_with_errors() {
+    let scene = Scene::new();
+    scene.start();
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    scene.write("cowhand.yaml", WARNED_AND_WRONG);
+    for verb in [&["status"][..], &["trigger", "worker"], &["reload"]] {
+        let said = scene.run(verb);
+        let text = super::left::words(&format!("{}{}", said.stdout, said.stderr));
+        assert!(
+            text.contains("the config has errors; `cowhand config check` lists them"),
+            "{verb:?}: {text}"
+        );
+        assert!(!text.contains("`cowhand start -d` starts it"), "{verb:?}: {text}");
+        assert!(!text.contains("start one with"), "{verb:?}: {text}");
+    }
+}

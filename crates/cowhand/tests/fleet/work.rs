@@ -210,8 +210,11 @@ fn person_can_claim_release_and_complete_items() {
     assert!(read(&scene, "two").contains("By hand."));
     scene.write("go", "");
     wait_until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
-    let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
-    assert!(job.contains("work item    files-one  Do one; reported to its source: success\n"), "{job}");
+    // The report is recorded after the file is written.
+    wait_until("the report of files-one", || {
+        let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
+        job.contains("work item    files-one  Do one; reported to its source: success\n").then_some(())
+    });
 
     // The audit contains the actions of the person, and the claim of the job that the person requested.
     scene.write("tasks/two.md", "---\nstatus: failed\n---\n");
@@ -512,4 +515,23 @@ fn silent_work_source_times_out() {
         assert!(said.stderr.contains("o/r: ") && said.stderr.contains(advice), "{}", said.stderr);
     }
     drop(silent);
+}
+
+#[test]
+fn items_of_one_agent_name_all_agents_of_their_queue() {
+    let scene = scene();
+    let agent = |name: &str| {
+        format!(
+            "  - {{name: {name}, runtime: command, command: ['true'], work_source: {{type: files, path: tasks}}, \
+             schedules: {{poll: {{type: manual}}}}}}\n"
+        )
+    };
+    scene.write("cowhand.yaml", &format!("agents:\n{}{}", agent("wa"), agent("wb")));
+    let both = serde_json::json!(["wa", "wb"]);
+    for of_agent in [&[][..], &["--agent", "wa"], &["--agent", "wb"]] {
+        let list = scene.json(&[&["work", "list"], of_agent].concat());
+        assert_eq!(list[0]["agents"], both, "{of_agent:?}");
+        let item = scene.json(&[&["work", "show", "files-one"], of_agent].concat());
+        assert_eq!(item["agents"], both, "{of_agent:?}");
+    }
 }

@@ -215,6 +215,31 @@ async fn firing_of_removed_schedule_stays_on_pages() {
     }
 }
 
+#[tokio::test]
+async fn pages_of_a_renamed_agent_show_its_running_job() {
+    let config = |agent: &str, adopt: &str| {
+        format!(
+            "server: {{listen: \"127.0.0.1:0\"}}\nagents:\n  - {{name: {agent}, runtime: command, command: [sleep, '60'], \
+             schedules: {{m: {{type: manual{adopt}}}}}}}\n"
+        )
+    };
+    let scene = Scene::of(&config("old", ""));
+    let token = scene.token("boss", "admin");
+    let job: Value = serde_json::from_str(&scene.run(&["trigger", "old", "m", "--json"]).1).unwrap();
+    let id = job["id"].as_str().unwrap();
+    scene.until("its start", || scene.run(&["job", id]).1.contains("running"));
+    std::fs::write(scene.path("cowhand.yaml"), config("new", ", adopt: old/m")).unwrap();
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    for path in ["/", "/agents/old", "/agents/new"] {
+        let (code, _, text) = page(&scene, &token, path).await;
+        assert_eq!(code, 200, "{path}: {text}");
+        assert!(text.contains("takes a place of new"), "{path}: {text}");
+        for wrong in ["all ended", "It has run nothing yet"] {
+            assert!(!text.contains(wrong), "{path}: {text}");
+        }
+    }
+}
+
 /// Three schedules whose calendar never lets them fire, and one that can fire.
 const NEVER: &str = r#"
 server: {listen: "127.0.0.1:0"}

@@ -305,6 +305,12 @@ async fn confinement_applies_to_jobs_that_follow() {
     }
     let strange = jobs(&fleet).await.iter().filter(|job| job.confined().is_some()).count();
     assert_eq!(strange, 2, "eve's, and the one that followed");
+    for schedule in [id("a", "hook"), id("b", "after")] {
+        let mut notes: Vec<_> = ledger(&fleet, schedule).await.into_iter().map(|row| row.note).collect();
+        notes.sort();
+        let note = "in the strict sandbox: eve is not among `allow_authors`".to_owned();
+        assert_eq!(notes, [None, Some(note)], "the ledger says it in both");
+    }
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 

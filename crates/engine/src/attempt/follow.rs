@@ -164,7 +164,8 @@ impl AttemptTask {
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
         let config = self.engine.loaded();
         let tail = Tailer::open(files, reader, self.redactor(rules), self.now())?;
-        let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
+        let log =
+            rules.of_attempt.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         Ok(Output { tail, log, config })
     }
 
@@ -196,7 +197,7 @@ impl AttemptTask {
         if let Some(why) = start_shortage(ending).filter(|_| self.stopped.is_none()) {
             return Ok(Stage::Requeue(why));
         }
-        if self.stopped.is_none() && self.is_session_missing(rules) {
+        if self.stopped.is_none() && self.has_agent() && self.is_session_missing(rules) {
             return Ok(Stage::StartWithoutSession);
         }
         let Some(mut output) = self.read_rest(output, rules).await? else { return Ok(Stage::Leave) };

@@ -97,7 +97,7 @@ impl AttemptTask {
         let rules = self.rules();
         // An attempt is not started if its agent was removed from the config; `recovered_stage` then requeues the job.
         // A recovered attempt continues even without its agent.
-        let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
+        let fresh = fresh && self.has_agent();
         let mut stage = if fresh { Stage::Start } else { self.recovered_stage().await };
         loop {
             stage = match stage {
@@ -161,7 +161,7 @@ impl AttemptTask {
     async fn stoppable(&self, rules: &Rules) -> Result<Stoppable, StartError> {
         let stoppable = Stoppable::new(self.stop_requests.clone());
         let began = stoppable.unless_stopped(self.began()).await?;
-        Ok(stoppable.with_timeout(&self.engine.clock, began, rules.timeout.duration()))
+        Ok(stoppable.with_timeout(&self.engine.clock, began, rules.of_attempt.timeout.duration()))
     }
 
     /// Starts the keeper, which starts the agent.

@@ -74,7 +74,8 @@ impl AttemptTask {
         let launch = self.with_channel(&agent, &start.session)?;
         let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
         let ready = stoppable.unless_stopped(launch.ready()).await?;
-        let launch = ready.map_err(CannotStart::Launch)?;
+        let mut launch = ready.map_err(CannotStart::Launch)?;
+        launch.start.rules = Some(rules.of_attempt.clone());
         // `setup` gets the agent's environment, which contains the names of these files.
         self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;
         if work_dir.needs_setup {

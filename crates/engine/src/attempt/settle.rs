@@ -40,7 +40,7 @@ impl AttemptTask {
     /// Settles the attempt, and retries until the store has written the settlement or a stopping daemon gives up.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
-        settlement.breaker = rules.breaker;
+        settlement.breaker = rules.of_attempt.breaker;
         self.redactor(rules).redact_outcome(&mut settlement.outcome);
         let (mut pause, mut deadline) = (FIRST_SETTLE_PAUSE, None);
         loop {

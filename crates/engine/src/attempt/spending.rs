@@ -8,7 +8,6 @@ use cowhand_core::budget::{
 };
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::Agent;
 use tracing::warn;
 
 use super::AttemptTask;
@@ -80,7 +79,9 @@ impl AttemptTask {
     /// Returns when the running program reports its usage.
     fn usage_reporting(&self) -> Option<UsageReporting> {
         let loaded = self.engine.loaded();
-        let agent = loaded.roster.agent(self.job.agent())?;
+        let Some(agent) = loaded.roster.agent(self.job.agent()) else {
+            return self.stored_rules().map(|rules| rules.agent.usage_reporting);
+        };
         let fallback = self.fallback.and_then(|number| agent.fallback(number));
         Some(fallback.as_ref().unwrap_or(agent).usage_reporting())
     }
@@ -98,11 +99,8 @@ impl AttemptTask {
     }
 
     fn limits(&self) -> Option<SpendLimits> {
-        let loaded = self.engine.loaded();
-        let removed_agent = || Agent::new(self.job.agent().clone());
-        // An agent that was removed from the config still spends the fleet's budget.
-        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(removed_agent);
-        SpendLimits::of(&loaded.roster, &agent, self.now())
+        // An agent that was removed from the config still spends the fleet's budget and its own.
+        SpendLimits::of(&self.engine.loaded().roster, &self.current_agent(), self.now())
     }
 
     /// Returns the allowance of the attempt for the agent's program: the dollars that its budgets leave now. Returns
@@ -139,7 +137,7 @@ impl AttemptTask {
         let no_spending = Spending::default();
         let is_over =
             self.limits().is_some_and(|limits| limits.used_up(spent, &no_spending, &no_spending).is_some());
-        if is_over { Retry::default() } else { rules.retry.clone() }
+        if is_over { Retry::default() } else { rules.of_attempt.retry.clone() }
     }
 
     /// Returns the outcome of a job that was stopped for its budget, or that its program stopped at the limit passed to

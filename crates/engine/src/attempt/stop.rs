@@ -74,12 +74,12 @@ impl AttemptTask {
         now: Moment,
     ) -> Option<StopReason> {
         let exceeded = |limit: Timeout, from| limit.duration().filter(|limit| now.since(from) > *limit);
-        let total = exceeded(rules.timeout, began);
-        let idle = exceeded(rules.idle_timeout, idle_since);
+        let total = exceeded(rules.of_attempt.timeout, began);
+        let idle = exceeded(rules.of_attempt.idle_timeout, idle_since);
         total.or(idle)?;
         let mut asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
-            Err(_) if rules.agent.needs_job_channel() => return None,
+            Err(_) if rules.of_attempt.agent.has_job_channel => return None,
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
@@ -89,7 +89,7 @@ impl AttemptTask {
             ask.asked_at = waited_since.unwrap_or(Timestamp::MAX);
         }
         let waited = ask::time_waited(&asks, began.on_clock_of(now), now.wall);
-        let waited = waited.min(rules.agent.ask_timeout.max(MAX_PAUSED_TIME));
+        let waited = waited.min(rules.of_attempt.agent.ask_timeout.max(MAX_PAUSED_TIME));
         let total = total.filter(|limit| now.since(began) - waited > *limit);
         let idle = idle.filter(|limit| {
             let is_recent = |answered| now.wall.duration_since(answered) <= *limit;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::id::JobId;
 use cowhand_core::job::{Closing, JobState};
 use cowhand_core::work::{
     ClaimResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkOutcome, WorkResult,
@@ -39,7 +39,7 @@ impl Fleet {
             item: view.item.clone(),
             source: queue.config.clone(),
             node: self.node().to_owned(),
-            agent: queue.agents.first().cloned().ok_or_else(|| FleetError::NoItem(id.clone()))?,
+            agent: queue.selected_agent.clone(),
             schedule: None,
             until,
             unless: TakeConditions::default(),
@@ -314,7 +314,7 @@ impl Fleet {
 
     /// Records the action of a person on an item of a queue.
     async fn record_action(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
-        Ok(self.store().record_fact_of_agent(queue.agents.first().cloned(), fact, now).await?)
+        Ok(self.store().record_fact_of_agent(Some(queue.selected_agent.clone()), fact, now).await?)
     }
 
     /// Returns the claimant for a person's action on an item that nobody in this fleet holds. If the source still shows
@@ -395,7 +395,7 @@ impl Fleet {
         let items = self.store().items().await?;
         let is_free =
             |holder: &String| !items.iter().any(|held| held.holder == *holder && held.queue != queue.name);
-        let agent = queue.agents.first().map(AgentName::as_str).unwrap_or_default();
+        let agent = &queue.selected_agent;
         let further = (2..).map(|number| format!("{person}@{agent}-{number}@{id}"));
         let mut names =
             [format!("{person}@{id}"), format!("{person}@{agent}@{id}")].into_iter().chain(further);

@@ -75,6 +75,7 @@ pub(super) async fn run(
         reader: None,
         limits: Some(KeeperLimits { lifetime_ms: to_millis(timeout), output_bytes: OUTPUT_BYTES }),
         sandbox: None,
+        rules: None,
     };
     let files = [(COMMAND.to_owned(), format!("{command}\n"))];
     let context = call.context.to_string();

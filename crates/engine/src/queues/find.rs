@@ -107,6 +107,11 @@ impl<'r> QueueAgents<'r> {
         Self(queues)
     }
 
+    /// Returns all agents of the queue.
+    pub(crate) fn agents_of(&self, queue: &str) -> Vec<AgentName> {
+        self.0.get(queue).into_iter().flat_map(|(_, agents)| agents.iter().copied().cloned()).collect()
+    }
+
     /// Returns the names that a request about an item of this queue has to give, because other queues may have an item
     /// with the same id: an agent that has none of the other queues, or else the queue.
     pub(crate) fn needed_for(&self, queue: &str) -> NeededNames {

@@ -38,6 +38,8 @@ pub struct Queue {
     pub name: String,
     pub config: ConfiguredSource,
     pub agents: Vec<AgentName>,
+    /// Agent for which a person acts on the queue: the agent that a request names, else the first agent.
+    pub selected_agent: AgentName,
     pub source: Arc<dyn WorkSource>,
     /// Number of failures of an item after which it is given up.
     pub max_attempts: u32,
@@ -154,7 +156,8 @@ impl ItemStatus {
     }
 }
 
-/// Returns all queues from which the fleet's agents take items, or the queues of one agent.
+/// Returns all queues from which the fleet's agents take items, or the queues of one agent. Each queue names all its
+/// agents.
 pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     let names = QueueAgents::of(roster, &sources.context().base);
@@ -165,17 +168,15 @@ pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&Agen
             match queues.iter_mut().find(|queue| queue.name == name) {
                 Some(queue) => {
                     queue.max_attempts = queue.max_attempts.max(config.rules().max_attempts());
-                    if !queue.agents.contains(&agent.name) {
-                        queue.agents.push(agent.name.clone());
-                    }
                 }
                 None => queues.push(Queue {
                     needed: names.needed_for(&name),
                     to_trigger: given_up::to_trigger(roster, &sources.context().base, &name),
+                    agents: names.agents_of(&name),
                     name,
                     max_attempts: config.rules().max_attempts(),
                     config: config.clone(),
-                    agents: vec![agent.name.clone()],
+                    selected_agent: agent.name.clone(),
                     source: usable_source(sources, &agent.name, config),
                     is_removed: false,
                 }),

@@ -2,6 +2,7 @@
 
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
+use indexmap::IndexSet;
 
 use super::{NeededNames, Queue, queues, usable_source};
 use cowhand_store::HeldItem;
@@ -19,20 +20,21 @@ pub fn removed_queues(
     let is_removed = |held: &&HeldItem| !configured.iter().any(|queue| queue.name == held.queue);
     let is_of_agent = |held: &&HeldItem| agent_filter.is_none_or(|name| held.agent == *name);
     let mut removed: Vec<Queue> = Vec::new();
-    for held in held.iter().filter(is_removed).filter(is_of_agent) {
-        match removed.iter_mut().find(|queue| queue.name == held.queue) {
-            Some(queue) if queue.agents.contains(&held.agent) => {}
-            Some(queue) => queue.agents.push(held.agent.clone()),
-            None => removed.push(Queue {
-                name: held.queue.clone(),
-                config: held.source.clone(),
-                agents: vec![held.agent.clone()],
-                source: usable_source(sources, &held.agent, &held.source),
-                max_attempts: held.source.rules().max_attempts(),
-                needed: NeededNames { agent_needed: None, queue_needed: Some(held.queue.clone()) },
+    for item in held.iter().filter(is_removed).filter(is_of_agent) {
+        if !removed.iter().any(|queue| queue.name == item.queue) {
+            let of_queue = held.iter().filter(|other| other.queue == item.queue);
+            let agents: IndexSet<AgentName> = of_queue.map(|other| other.agent.clone()).collect();
+            removed.push(Queue {
+                name: item.queue.clone(),
+                config: item.source.clone(),
+                agents: agents.into_iter().collect(),
+                selected_agent: item.agent.clone(),
+                source: usable_source(sources, &item.agent, &item.source),
+                max_attempts: item.source.rules().max_attempts(),
+                needed: NeededNames { agent_needed: None, queue_needed: Some(item.queue.clone()) },
                 to_trigger: None,
                 is_removed: true,
-            }),
+            });
         }
     }
     removed

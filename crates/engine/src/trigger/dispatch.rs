@@ -46,7 +46,8 @@ impl Dispatch<'_> {
                 let (schedule, zone) = (Some(schedule), &TimeZone::system());
                 let firing =
                     firing::Firing { agent, schedule, key, due, firing_context: &firing_context, zone };
-                (Decision::Run(firing.job(None, now)), None)
+                let note = firing_context.confined.as_deref().map(confined_note);
+                (Decision::Run(firing.job(None, now)), note)
             }
         }
     }
@@ -68,4 +69,9 @@ impl Dispatch<'_> {
             None
         }
     }
+}
+
+/// Formats the note for the ledger about a firing whose text is not trusted.
+pub(crate) fn confined_note(why: &str) -> String {
+    format!("in the strict sandbox: {why}")
 }

@@ -29,7 +29,11 @@ pub struct AgentView {
     pub directory: String,
     pub schedules: Vec<ScheduleName>,
     pub max_concurrent: u32,
+    /// Its running jobs, and those that `adopted` lists.
     pub running: usize,
+    /// Running jobs of other agents that take places of this agent, because it has adopted their schedules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopted: Vec<AdoptedJob>,
     /// Jobs that have ended and are not settled, because no daemon runs; the next start settles them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsettled: usize,
@@ -46,6 +50,22 @@ pub struct AgentView {
     /// The agent's `work_source`, if none of its schedules takes items from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untaken_work: Option<String>,
+}
+
+/// Running job of an adopted schedule. It keeps the name of the agent that it was created for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AdoptedJob {
+    pub id: JobId,
+    /// Agent whose name the job has.
+    pub agent: AgentName,
+}
+
+impl AdoptedJob {
+    /// States which names the job has. `place_of` is the agent that has adopted the schedule.
+    pub fn sentence(&self, place_of: &AgentName) -> String {
+        let Self { id, agent } = self;
+        format!("{id} has the name of its former agent, {agent}, and takes a place of {place_of}")
+    }
 }
 
 /// The agent's newest job.
@@ -199,6 +219,8 @@ impl AgentView {
             Some(AgentNextFiring { schedule: view.schedule.clone(), at: view.next_run_at? })
         });
         let is_unsettled = |job: &LiveJob| snapshot.unsettled.contains(&job.id);
+        let running = || snapshot.jobs.iter().filter(|job| job.takes_place_of(agent) && !is_unsettled(job));
+        let adopted = running().filter(|job| job.agent != agent.name);
         Self {
             name: agent.name.clone(),
             description: agent.description.clone(),
@@ -206,11 +228,8 @@ impl AgentView {
             directory: agent.directory.display().to_string(),
             schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
             max_concurrent: agent.max_concurrent,
-            running: snapshot
-                .jobs
-                .iter()
-                .filter(|job| job.takes_place_of(agent) && !is_unsettled(job))
-                .count(),
+            running: running().count(),
+            adopted: adopted.map(|job| AdoptedJob { id: job.id.clone(), agent: job.agent.clone() }).collect(),
             unsettled: snapshot
                 .jobs
                 .iter()

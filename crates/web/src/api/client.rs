@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
 use super::daemon_timeout::await_answer;
+use super::extract::{MAX_BODY_BYTES, MAX_JOB_BODY_BYTES, too_large};
 use super::socket::Socket;
 use super::{Api, ApiProblem, Code, OutputCursor};
 use cowhand_core::actor::Actor;
@@ -117,6 +118,11 @@ impl Client {
         input: &impl Serialize,
     ) -> Result<T, ApiProblem> {
         let body = serde_json::to_vec(input).map_err(|error| ApiProblem::bad_request(error.to_string()))?;
+        // The daemon may close the connection before it has read a body that is too large, so its answer may get lost.
+        let limit = if matches!(self, Self::Job { .. }) { MAX_JOB_BODY_BYTES } else { MAX_BODY_BYTES };
+        if body.len() > limit {
+            return Err(too_large(limit));
+        }
         parse_answer(self.send(Method::POST, path, Bytes::from(body)).await?).await
     }
 

@@ -100,9 +100,29 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for JsonBody<
     }
 }
 
+/// Largest body of a request, in bytes. It is the default of `DefaultBodyLimit`.
+pub(crate) const MAX_BODY_BYTES: usize = 2 << 20;
+
+/// Largest body of a request of a job, in bytes.
+pub(crate) const MAX_JOB_BODY_BYTES: usize = 1 << 20;
+
+/// Extension of a request whose body has another limit than [`MAX_BODY_BYTES`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimit(pub(crate) usize);
+
+/// Builds the problem for a body that is larger than `limit`.
+pub(crate) fn too_large(limit: usize) -> ApiProblem {
+    let message = format!(
+        "a request has at most {limit} bytes; put a longer text into a file that the agent can read, and name the file \
+         instead"
+    );
+    ApiProblem::new(Code::TooLarge, message)
+}
+
 async fn read_body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiProblem> {
+    let limit = request.extensions().get().map_or(MAX_BODY_BYTES, |BodyLimit(limit)| *limit);
     Bytes::from_request(request, state).await.map_err(|error| match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiProblem::new(Code::TooLarge, error.body_text()),
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(limit),
         _ => ApiProblem::bad_request(error.body_text()),
     })
 }

@@ -70,7 +70,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
 use cowhand_work::WorkSources;
 
-pub use agents::{AgentNextFiring, AgentView, LastJob, TriggerAnswer};
+pub use agents::{AdoptedJob, AgentNextFiring, AgentView, LastJob, TriggerAnswer};
 pub use asks::{AnswerKind, AnswerRequest, AskRequest, AskVerdict, JobAskReply};
 pub(crate) use backup::{BACKUP_PATH, ONLY_FOR_OWNER};
 use caller::Refusals;
@@ -78,6 +78,7 @@ pub use client::{Client, Lines, segment};
 pub use cowhand_store::Cancellation;
 pub use daemon::{DaemonStopRequest, DaemonView, StatusView};
 pub use extract::ByPage;
+pub(crate) use extract::{BodyLimit, MAX_BODY_BYTES, MAX_JOB_BODY_BYTES, too_large};
 pub use extract::{method_not_allowed, require_utf8_path};
 pub use follow::KEEP_ALIVE_EVERY;
 pub use followups::FollowupRequest;

@@ -10,7 +10,8 @@ use cowhand_core::job::{JobStatus, ModelUsage};
 use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::extract::Params;
 use super::{Api, ApiProblem};
@@ -53,11 +54,30 @@ pub struct UsageView {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Total {
     pub attempts: u64,
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "with_unknown_cost")]
+    #[schemars(with = "ModelUsage")]
     pub usage: ModelUsage,
     /// Part of `cost_usd` that is assumed, because it was not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed_usd: Option<f64>,
+}
+
+/// Writes the usage with `cost_usd: null` if the cost is not known. A job leaves the field out instead.
+fn with_unknown_cost<S: Serializer>(usage: &ModelUsage, serializer: S) -> Result<S::Ok, S::Error> {
+    let ModelUsage {
+        input_tokens,
+        output_tokens,
+        cache_creation_input_tokens,
+        cache_read_input_tokens,
+        cost_usd,
+    } = usage;
+    let mut fields = serializer.serialize_struct("ModelUsage", 5)?;
+    fields.serialize_field("input_tokens", input_tokens)?;
+    fields.serialize_field("output_tokens", output_tokens)?;
+    fields.serialize_field("cache_creation_input_tokens", cache_creation_input_tokens)?;
+    fields.serialize_field("cache_read_input_tokens", cache_read_input_tokens)?;
+    fields.serialize_field("cost_usd", cost_usd)?;
+    fields.end()
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,7 +99,8 @@ pub struct AgentUsage {
 pub struct UsageOfModel {
     /// Model; none for spending without a known model.
     pub model: Option<String>,
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "with_unknown_cost")]
+    #[schemars(with = "ModelUsage")]
     pub usage: ModelUsage,
     /// Part of `cost_usd` that is assumed, because it was not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,6 +23,12 @@ use cowhand_engine::schedule_view::{RESCHEDULED_AT_START, RETRY_DUE};
 pub struct RemovedAgent {
     pub agent: AgentName,
     pub running: usize,
+    /// Running jobs whose schedule another agent has adopted. They take places of that agent.
+    #[serde(default)]
+    pub adopted: usize,
+    /// Agents that have adopted the schedules of these jobs.
+    #[serde(default)]
+    pub adopted_by: Vec<AgentName>,
     /// Jobs that wait until the agent comes back, or somebody cancels them.
     pub queued: usize,
     /// Accepted firings without a job, which wait until the agent comes back, or somebody cancels them.
@@ -49,10 +55,14 @@ impl RemovedAgent {
     /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
-        // A running job of an adopted schedule is shown with its new agent.
-        let is_adopted = |job: &LiveJob| roster.agents.iter().any(|agent| job.takes_place_of(agent));
-        for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none() && !is_adopted(job)) {
+        for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
             let agent = Self::entry(&mut gone, &job.agent);
+            if let Some(adopter) = roster.agents.iter().find(|adopter| job.takes_place_of(adopter)) {
+                agent.adopted += 1;
+                if !agent.adopted_by.contains(&adopter.name) {
+                    agent.adopted_by.push(adopter.name.clone());
+                }
+            }
             match job.state {
                 LiveState::Running { .. } => agent.running += 1,
                 LiveState::Pending { .. } => agent.queued += 1,
@@ -73,11 +83,36 @@ impl RemovedAgent {
     fn entry<'a>(entries: &'a mut Vec<Self>, agent: &AgentName) -> &'a mut Self {
         let existing = entries.iter().position(|gone| gone.agent == *agent);
         let index = existing.unwrap_or_else(|| {
-            let (agent, firing_schedules) = (agent.clone(), Vec::new());
-            entries.push(Self { agent, running: 0, queued: 0, firings: 0, firing_schedules });
+            entries.push(Self {
+                agent: agent.clone(),
+                running: 0,
+                adopted: 0,
+                adopted_by: Vec::new(),
+                queued: 0,
+                firings: 0,
+                firing_schedules: Vec::new(),
+            });
             entries.len() - 1
         });
         &mut entries[index]
+    }
+
+    /// Describes the running jobs whose schedule another agent has adopted; none if there are none.
+    fn adopted_sentence(&self) -> Option<String> {
+        let names: Vec<&str> = self.adopted_by.iter().map(AgentName::as_str).collect();
+        let names = names.join(" or ");
+        match self.adopted {
+            0 => None,
+            1 => Some(format!("1 running job takes a place of {names}, which has adopted its schedule")),
+            more => {
+                Some(format!("{more} running jobs take places of {names}, which has adopted their schedules"))
+            }
+        }
+    }
+
+    /// Returns whether it has no other jobs and firings than running jobs of adopted schedules.
+    fn is_all_adopted(&self) -> bool {
+        self.adopted > 0 && self.adopted == self.running && self.queued == 0 && self.firings == 0
     }
 }
 
@@ -154,7 +189,16 @@ pub(crate) fn removed_agent_advice(agent: &AgentName) -> String {
 /// States that an agent is no longer in the config, and how a person can handle its remaining jobs.
 pub fn removed_agent_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     match gone {
-        Some(RemovedAgent { running, queued, firings, firing_schedules, .. }) => {
+        Some(gone) if gone.is_all_adopted() => {
+            let adopted = gone.adopted_sentence().unwrap_or_default();
+            format!(
+                "jobs of {agent}: {} running, 0 waiting; the agent {agent} is not in the config any more; {adopted}",
+                gone.running
+            )
+        }
+        Some(gone) => {
+            let RemovedAgent { running, queued, firings, firing_schedules, .. } = gone;
+            let adopted = gone.adopted_sentence().map(|sentence| format!("; {sentence}")).unwrap_or_default();
             let firings = (*firings > 0).then(|| format!(", {}", firing_count_in_words(*firings)));
             let (firings, advice) = (firings.unwrap_or_default(), removed_agent_advice(agent));
             let adopt = firing_schedules.iter().map(|schedule| format!("`adopt: {agent}/{schedule}`"));
@@ -162,7 +206,7 @@ pub fn removed_agent_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) ->
             let adopt = (!adopt.is_empty())
                 .then(|| format!("; its firings continue in a schedule of another agent that has {adopt}"));
             format!(
-                "jobs of {agent}: {running} running, {queued} waiting{firings}; {advice}{}",
+                "jobs of {agent}: {running} running, {queued} waiting{firings}{adopted}; {advice}{}",
                 adopt.unwrap_or_default()
             )
         }

@@ -14,13 +14,10 @@ use tracing::warn;
 
 use super::origin_check::{announced_length, single_header};
 use super::rate_limit::RateLimit;
-use crate::api::{self, Api, ApiProblem, ByPage, Code, RequestedEndpoint, hash};
+use crate::api::{self, Api, ApiProblem, ByPage, Code, MAX_BODY_BYTES, RequestedEndpoint, hash};
 use cowhand_engine::fleet::Fleet;
 use cowhand_store::TokenRecord;
 use cowhand_store::audit;
-
-/// Largest body of a request, equal to the default limit of axum.
-const MAX_BODY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -151,8 +148,7 @@ pub(super) async fn check(
     // A body whose announced length is too large is refused here. A body without an announced length is limited to the
     // same length while it is read.
     if announced_length(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
-        let message = format!("a request has at most {MAX_BODY_BYTES} bytes");
-        return Err(ApiProblem::new(Code::TooLarge, message).into_response());
+        return Err(api::too_large(MAX_BODY_BYTES).into_response());
     }
     if by_page {
         request.extensions_mut().insert(ByPage);

@@ -6,12 +6,12 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::HeaderValue;
 use axum::http::header;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use cowhand_core::actor::Actor;
 use cowhand_core::id::JobId;
 use tokio::sync::{Semaphore, watch};
@@ -21,7 +21,9 @@ use tracing::{error, warn};
 use super::connection::serve_stream;
 use super::rate_limit::retry_later;
 use crate::api::rebinding_listener::{RebindingListener, SocketPath};
-use crate::api::{self, Api, ApiProblem, Code, RequestedEndpoint, SocketError};
+use crate::api::{
+    self, Api, ApiProblem, BodyLimit, Code, MAX_JOB_BODY_BYTES, RequestedEndpoint, SocketError,
+};
 use cowhand_engine::state::{StateFolder, job_socket};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
@@ -34,7 +36,6 @@ const MAX_REQUESTS_PER_JOB: usize = 64;
 const RETRY_AFTER_SECONDS: u64 = 1;
 /// Timeout for the head of a request. It is short, because a client on the same machine sends the head at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
-const MAX_BODY_BYTES: usize = 1 << 20;
 const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -50,7 +51,8 @@ impl JobSocket {
         let listener = listener.map_err(|source| SocketError::at(api.state().path(), source))?;
         let path = listener.path().clone();
         let (stop, stopping) = watch::channel(false);
-        let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+        let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_JOB_BODY_BYTES));
+        let router = router.layer(Extension(BodyLimit(MAX_JOB_BODY_BYTES)));
         let state = JobSocketState { api: api.clone(), requests: RequestCounts::default() };
         let router = router.layer(from_fn_with_state(state, check_token));
         let task = tokio::spawn(serve(listener, router, stopping));

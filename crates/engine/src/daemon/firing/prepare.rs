@@ -21,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
+use crate::trigger::dispatch::confined_note;
 use cowhand_run::gate::{self, GateAnswer, printed_suffix};
 use cowhand_store::{NewItemClaim, Preparation, Prepared, TakeConditions, TakePreparing, audit};
 use cowhand_system::fault;
@@ -118,7 +119,7 @@ impl Preparer<'_> {
             TrustVerdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
             TrustVerdict::Confined(why) => {
                 firing.preparation.context.confined = Some(why.clone());
-                Some(format!("in the strict sandbox: {why}"))
+                Some(confined_note(&why))
             }
             TrustVerdict::Trusted => None,
         };
