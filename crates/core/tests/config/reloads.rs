@@ -67,7 +67,7 @@ fn schedule() -> impl Strategy<Value = String> {
         "{type: interval, interval: 1h, adopt: two.a/s}",
         "{type: interval, interval: 1h, work_source: {type: files, path: queue}}",
         "{type: interval, interval: 1h, work_source: {type: github, repo: o/r, api_url: 'https://me:password-1@host'}}",
-        "{type: interval, intervall: 1h}",
+        "{type: interval, promt: x}",
         "{type: interval, interval: 1 hour}",
         "{type: manual, prompt: '{{nothing}}'}",
         "{type: manual, sandbox: {write: [out]}}",
