@@ -73,7 +73,9 @@ fn take_environment<'a>(environment: impl Iterator<Item = &'a (String, String)>)
     let former: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
     // SAFETY: this process has one thread, so nothing else reads or writes the environment.
     unsafe {
-        former.into_iter().for_each(|name| std::env::remove_var(name));
+        for name in former {
+            std::env::remove_var(name);
+        }
         environment.for_each(|(name, value)| std::env::set_var(name, value));
     }
 }
