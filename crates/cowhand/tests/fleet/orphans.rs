@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{Scene, kill_and_wait, left_over, lives, wait_until};
 use cowhand_testing::postgres::Postgres;
+use cowhand_testing::process::processes;
 
 /// Returns a config in which each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
 fn fleet(store: &str, command: &str) -> String {
@@ -82,10 +83,15 @@ fn gone(pid: Pid) {
     wait_until("the process to be ended", || (!lives(pid)).then_some(()));
 }
 
-/// Waits until no process of this folder runs except the daemon.
+/// Waits until no process of this folder runs except the daemon and its spawner.
 fn nothing_left(scene: &Scene) {
     let daemon = scene.daemon();
-    let others = || left_over(scene.folder.path()).into_iter().filter(|pid| Some(*pid) != daemon);
+    let state = format!("keeper spawner {}", scene.root.join(".cowhand").display());
+    let others = || {
+        let spawners = processes(|arguments, _| arguments.contains(&state));
+        let all = left_over(scene.folder.path()).into_iter();
+        all.filter(move |pid| Some(*pid) != daemon && !spawners.contains(pid))
+    };
     wait_until("nothing to be left", || others().next().is_none().then_some(()));
 }
 
