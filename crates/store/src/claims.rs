@@ -31,8 +31,8 @@ statements! {
     // not count. If such jobs take the last free place, the new job stays pending until the next plan.
     // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
     // schedule while the job ran.
-    // The jobs are found by index, once for the agent and once for its schedules. `IN_FRONT` counts at most $3 jobs of each
-    // part, because more than the places of the agent make no difference. SQLite has no statistics, so it would read all
+    // The jobs are found by index, once for the agent and once for its schedules. `IN_FRONT` counts at most $3 jobs
+    // of each part, because more than the places of the agent make no difference. SQLite has no statistics, so it would read all
     // live jobs of the fleet by their status.
     RUNNING_OF_AGENT =
         sqlite "select count(*) as taken from (\
@@ -42,7 +42,7 @@ statements! {
         postgres "select count(*) as taken from (\
             select number from jobs where status = 'running' and agent = $1 \
             union select number from jobs where status = 'running' \
-                and schedule_id in (select id from schedules where agent = $1)) as running";
+                and schedule_id = any (array(select id from schedules where agent = $1))) as running";
     IN_FRONT =
         sqlite "select count(*) as taken from (\
             select number from (select number from jobs indexed by jobs_live_of_agent \
@@ -50,12 +50,13 @@ statements! {
             union select number from (select jobs.number from schedules cross join jobs indexed by jobs_live_of_schedule \
                 where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status in ('pending', 'running') \
                 and (jobs.not_before is null or jobs.not_before <= $2) limit $3))"
-        postgres "select count(*) as taken from (\
-            select number from (select number from jobs \
-                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) limit $3) as own \
-            union select number from (select number from jobs \
-                where schedule_id in (select id from schedules where agent = $1) and status in ('pending', 'running') \
-                and (not_before is null or not_before <= $2) limit $3) as adopted) as in_front";
+        // With a limit, PostgreSQL would read all live jobs in their order.
+        postgres "select least(count(*), $3) as taken from (\
+            select number from jobs \
+                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) \
+            union select number from jobs \
+                where schedule_id = any (array(select id from schedules where agent = $1)) \
+                and status in ('pending', 'running') and (not_before is null or not_before <= $2)) as in_front";
     REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
         and requeued is not null";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";

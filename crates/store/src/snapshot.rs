@@ -46,11 +46,11 @@ statements! {
                 where status in ('pending', 'running') and agent in (select value from json_each($1)) \
             union select number from jobs indexed by jobs_live_of_schedule \
                 where status in ('pending', 'running') and schedule_id in (select value from json_each($2)))"))
-        postgres (live_jobs!("jobs.number in (\
+        postgres (live_jobs!("jobs.number = any (array(\
             select number from jobs where status in ('pending', 'running') \
                 and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status in ('pending', 'running') \
-                and schedule_id = any (array(select json_array_elements_text(($2::text)::json))))"));
+                and schedule_id = any (array(select json_array_elements_text(($2::text)::json)))))"));
     // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules, $4: the number of oldest jobs.
     // The first part contains the oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
     OLDEST_LIVE_JOBS_OF_AGENTS =
@@ -72,7 +72,7 @@ statements! {
             union select (select min(number) from jobs indexed by jobs_live_of_schedule \
                 where status in ('pending', 'running') and schedule_id = schedules.value) \
                 from json_each($3) as schedules)"))
-        postgres (live_jobs!("jobs.number in (\
+        postgres (live_jobs!("jobs.number = any (array(\
             select oldest.number from json_array_elements_text(($1::text)::json) as agents (value) join jobs as oldest \
                 on oldest.agent = agents.value and oldest.status in ('pending', 'running') \
                 where oldest.number < coalesce((select number from jobs where agent = agents.value \
@@ -86,7 +86,7 @@ statements! {
             union select number from jobs where status in ('pending', 'running') \
                 and schedule_id = any (array(select json_array_elements_text(($2::text)::json))) \
             union select (select min(number) from jobs where status in ('pending', 'running') and schedule_id = schedules.value) \
-                from json_array_elements_text(($3::text)::json) as schedules (value))"));
+                from json_array_elements_text(($3::text)::json) as schedules (value)))"));
     LIVE_AGENTS = same "select distinct agent from jobs where status in ('pending', 'running')";
     PREPARING_OF_SCHEDULES =
         sqlite "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \

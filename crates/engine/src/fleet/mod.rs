@@ -211,7 +211,7 @@ impl Fleet {
         let source_inputs = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
         let loaded = source_inputs.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
-        let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
+        let daemon = Box::pin(Daemon::open(loaded, state, clock, program, triggers, import)).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         webhook_problems::note_webhook_problems(&engine).await?;

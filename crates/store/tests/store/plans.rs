@@ -1,4 +1,4 @@
-//! Each statement reads few rows, however long the history of the store is.
+//! Each statement reads few rows, however long the history of the store and the queues of other agents are.
 //!
 //! The test fills a store with the rows of many ended jobs, runs every statement with plausible arguments in a
 //! transaction that is rolled back, and counts what the database did: steps of its virtual machine on SQLite, rows and
@@ -31,6 +31,11 @@ const MAX_ROWS: u64 = 500;
 /// Blocks that PostgreSQL reads. Rows that do not match the condition of an index are counted only here.
 const MAX_BLOCKS: u64 = 300;
 
+/// Long queues of 25 agents whose jobs no statement is about: a quarter of all jobs. Only SQLite has them, because it knows
+/// nothing about the distribution of the values and could read these jobs by their status.
+const QUEUES: &str =
+    "update jobs set status = 'pending', finished_at = null where agent <> 'agent-0' and number % 100 > 50";
+
 /// Statements that may read more, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("ENDED_JOBS", "pruning looks at all ended jobs, once in each interval"),
@@ -40,6 +45,11 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("ALL_FAILURES", "a page lists all work items that failed"),
     ("ALL_SCHEDULES", "reads all schedules, whose number does not depend on the history"),
     ("LOADED_SCHEDULES", "the load of a config reads all schedules"),
+    ("WAIT_FOR_CALENDAR", "the load of a config looks at all waiting jobs"),
+    ("LIVE_JOBS", "the status of the whole fleet contains all jobs that have not ended"),
+    ("LIVE_AGENTS", "the first plan, and a plan of the whole fleet, look at all jobs that have not ended"),
+    ("LIVE_CHILD", "the removal of a job looks for its retries and forks among the jobs that have not ended"),
+    ("LIST_JOBS_OF_STATUS", "a list with several filters reads jobs until it is full"),
     ("LOCK_JOBS", ADOPTION),
     ("MOVE_FIRINGS", ADOPTION),
     ("DROP_FIRINGS", ADOPTION),
@@ -94,8 +104,9 @@ async fn statements_read_few_rows_of_a_long_history(db: TestDb) {
     assert!(problems.is_empty(), "these statements read too much:\n{problems}");
     // On PostgreSQL the exceptions are not run: they change many rows, which takes long.
     if !db.url.starts_with("postgres") {
-        let needed = exceptions.iter().filter(|(_, reads)| reads.share > 1.0).count();
-        assert_eq!(needed, EXCEPTIONS.len(), "an exception is not needed");
+        let needed: Vec<_> = exceptions.iter().filter(|(_, reads)| reads.share > 1.0).collect();
+        let needless = EXCEPTIONS.iter().filter(|(name, _)| needed.iter().all(|(needed, _)| *needed != name));
+        assert_eq!(needless.collect::<Vec<_>>(), [] as [&(&str, &str); 0], "an exception is not needed");
     }
 }
 
@@ -120,7 +131,7 @@ fn sqlite(path: &str, jobs: u32, statements: &[StatementText]) -> BTreeMap<&'sta
          (select 1 union all select i + 1 from n where i < {jobs}) select i from n"
     ))
     .unwrap();
-    file.execute_batch(&format!("begin; {HISTORY}; commit")).unwrap();
+    file.execute_batch(&format!("begin; {HISTORY}; {QUEUES}; commit")).unwrap();
     let mut all = BTreeMap::new();
     for (name, sql) in in_order(statements) {
         for given in [Given::Known, Given::Unknown, Given::KnownAgent] {
