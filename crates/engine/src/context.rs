@@ -62,7 +62,7 @@ pub struct Engine {
     /// Path of this executable, which is also the keeper.
     pub program: PathBuf,
     /// Starts the keepers.
-    pub launcher: Launcher,
+    pub launcher: Arc<Launcher>,
     pub watch: Watch,
     pub output_notifier: OutputNotifier,
     /// Wakes the daemon loop after an event that may change a plan. After a change without an event, use
@@ -213,7 +213,7 @@ impl Engine {
     ) -> Self {
         secrets::process::remember(&redactor(&loaded));
         Self {
-            launcher: Launcher::new(program.clone(), home.state.path().to_owned()),
+            launcher: Arc::new(Launcher::new(program.clone(), home.state.path().to_owned())),
             store,
             home,
             clock,

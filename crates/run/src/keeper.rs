@@ -308,7 +308,7 @@ fn command(
 ) -> io::Result<(Command, Vec<BoundedOutput>)> {
     let mut argv: Vec<OsString> = match &start.sandbox {
         None => start.argv.iter().map(Into::into).collect(),
-        Some(sandbox) => sandbox::argv(sandbox, attempt, &start.directory, &start.argv)?,
+        Some(sandbox) => sandbox::argv(sandbox, attempt, start)?,
     };
     if let Some(bwrap_status) = bwrap_status {
         bwrap_status.add_status_pipe(&mut argv);

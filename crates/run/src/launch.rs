@@ -80,6 +80,7 @@ impl Launch {
             reader: Some(reader),
             limits: None,
             sandbox: None,
+            program: None,
             rules: None,
         };
         Ok(Self { start, environment: environment.into_iter().collect(), files })

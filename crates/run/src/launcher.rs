@@ -1,7 +1,8 @@
 //! The launcher: starts the keepers of a daemon.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub struct Launcher {
     /// State folder, which the command line of the spawner shows.
     state: PathBuf,
     answer_timeout: Duration,
+    /// File of the program when the daemon started. A spawner of another version could read requests in another way.
+    file: Option<ProgramFile>,
     spawner: Mutex<SpawnerState>,
 }
 
@@ -32,18 +35,34 @@ enum SpawnerState {
         spawner: Spawner,
         made_keepers: bool,
     },
-    /// A spawner ended before it made a keeper, so spawners do not work on this machine.
+    /// The first spawner ended without an answer. Until the daemon ends, keepers are executed.
     Unusable,
 }
 
+/// Identity of the file of a program. It changes when the program is upgraded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ProgramFile {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl ProgramFile {
+    fn of(program: &Path) -> Option<Self> {
+        let metadata = program.metadata().ok()?;
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        Some(Self { device: metadata.dev(), inode: metadata.ino(), modified })
+    }
+}
+
 /// What an attempt gets at its launch.
-#[derive(Debug, Clone, Copy)]
-pub struct LaunchInput<'a> {
-    pub before_output: &'a BeforeOutput,
-    pub start: &'a StartSpec,
+#[derive(Debug, Clone)]
+pub struct LaunchInput {
+    pub before_output: BeforeOutput,
+    pub start: StartSpec,
     /// Standard input of the agent.
-    pub prompt: &'a str,
-    pub environment: &'a [(String, String)],
+    pub prompt: String,
+    pub environment: Vec<(String, String)>,
 }
 
 /// Result of a request to the spawner.
@@ -57,7 +76,8 @@ enum Spawned {
 impl Launcher {
     pub fn new(program: PathBuf, state: PathBuf) -> Self {
         let spawner = Mutex::new(SpawnerState::NotStarted);
-        Self { program, state, answer_timeout: ANSWER_TIMEOUT, spawner }
+        let file = ProgramFile::of(&program);
+        Self { program, state, answer_timeout: ANSWER_TIMEOUT, file, spawner }
     }
 
     /// Sets the time after which a spawner that does not answer is replaced.
@@ -66,9 +86,9 @@ impl Launcher {
         Self { answer_timeout, ..self }
     }
 
-    /// Creates the folder of the attempt and starts its keeper.
-    pub fn launch(&self, attempt: &Attempt, input: &LaunchInput<'_>) -> io::Result<()> {
-        let LaunchInput { before_output, start, prompt, environment } = *input;
+    /// Creates the folder of the attempt and starts its keeper. A spawner that hangs blocks this call for some seconds.
+    pub fn launch(&self, attempt: &Attempt, input: &LaunchInput) -> io::Result<()> {
+        let LaunchInput { before_output, start, prompt, environment } = input;
         let launch = attempt.prepare_launch(before_output, &self.program, start, prompt)?;
         match self.spawn(attempt, environment, launch)? {
             Spawned::Done => Ok(()),
@@ -89,12 +109,13 @@ impl Launcher {
     ) -> io::Result<Spawned> {
         let mut state = self.spawner.lock().unwrap_or_else(PoisonError::into_inner);
         if let SpawnerState::NotStarted = *state
+            && self.file == ProgramFile::of(&self.program)
             && let Ok(spawner) = Spawner::start(&self.program, &self.state, self.answer_timeout)
         {
             *state = SpawnerState::Started { spawner, made_keepers: false };
         }
         // If the program cannot be executed as a spawner, it cannot be executed as a keeper either, and that error is
-        // reported.
+        // reported. If the program was upgraded, the keeper is executed.
         let SpawnerState::Started { spawner, made_keepers } = &mut *state else {
             return Ok(Spawned::No(launch));
         };
@@ -104,9 +125,13 @@ impl Launcher {
                 Ok(Spawned::Done)
             }
             Err(SpawnerError::Refused(error)) => Err(error),
+            Err(SpawnerError::Impossible) => Ok(Spawned::No(launch)),
             Err(SpawnerError::NoAnswer(error)) => {
                 warn!("the process that makes keepers does not answer, and is ended: {error}");
-                let next = if *made_keepers { SpawnerState::NotStarted } else { SpawnerState::Unusable };
+                let has_ended =
+                    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe);
+                let is_unusable = has_ended && !*made_keepers;
+                let next = if is_unusable { SpawnerState::Unusable } else { SpawnerState::NotStarted };
                 // This ends the spawner, so that it makes no further keeper.
                 *state = next;
                 after_no_answer(attempt, launch)

@@ -51,6 +51,8 @@ pub(super) enum SpawnerError {
     Refused(io::Error),
     /// The spawner did not answer. It may have made the keeper.
     NoAnswer(io::Error),
+    /// A spawner cannot make this keeper.
+    Impossible,
 }
 
 impl Spawner {
@@ -81,6 +83,9 @@ impl Spawner {
         launch: &PreparedLaunch,
     ) -> Result<i32, SpawnerError> {
         let request = KeeperRequest { folder: folder.to_owned(), environment: environment.to_vec() };
+        if !request.is_possible() {
+            return Err(SpawnerError::Impossible);
+        }
         request.send(&self.socket, launch).map_err(SpawnerError::NoAnswer)?;
         let answer = request::receive_answer(&self.socket).map_err(SpawnerError::NoAnswer)?;
         answer.map_err(SpawnerError::Refused)
@@ -108,7 +113,8 @@ pub fn run_spawner(state: &str) -> ExitCode {
 fn serve(state: &str) -> io::Result<()> {
     let shown = ShownProcess::find()?;
     let [first, second] = SPAWNER_WORDS;
-    shown.show(&[first, second, state], "")?;
+    // The variable stays in the environment, so that a copy can remove it.
+    shown.show(&[first, second, state], &format!("{PADDING_VARIABLE}="))?;
     // Signals of the daemon's terminal must not end the spawner. This fails only for the leader of a process group.
     rustix::process::setsid().ok();
     let mut socket = take_stdin()?;
@@ -128,13 +134,20 @@ fn serve(state: &str) -> io::Result<()> {
             continue;
         }
         let Some((request, launch)) = KeeperRequest::receive(&socket)? else { return Ok(()) };
-        let answer = match copy::copy()? {
-            Copied::Keeper => copy::become_keeper(&request, launch, &shown),
-            Copied::Spawner { keeper } => {
+        let copied = copy::copy();
+        if let Ok(Copied::Keeper) = copied {
+            copy::become_keeper(&request, launch, &shown);
+        }
+        // The lock has to be free as soon as the daemon gets the answer and the keeper has ended.
+        drop(launch);
+        request.clear();
+        let answer = match copied {
+            Ok(Copied::Keeper) => unreachable!("a keeper exits"),
+            Ok(Copied::Spawner { keeper }) => {
                 watch(&events, &mut keepers, keeper);
                 keeper
             }
-            Copied::Failed(error) => request::refusal(&error),
+            Err(error) => request::refusal(&error),
         };
         socket.write_all(&answer.to_ne_bytes())?;
     }

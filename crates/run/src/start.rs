@@ -29,6 +29,10 @@ pub struct StartSpec {
     /// Sandbox plan, if there is a sandbox or a cap.
     #[serde(default, rename = "enclosure")]
     pub sandbox: Option<SandboxPlan>,
+    /// Path of the `cowhand` program, which a sandbox executes. `None` in a file of an earlier version. A keeper must not
+    /// use its own path: after an upgrade, the file of its program may be deleted.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
     /// Rules for the daemon that settles the attempt. They are stored because the config may change later. `None` for a
     /// hook, and for an attempt that an earlier version started.
     #[serde(default)]
@@ -36,10 +40,10 @@ pub struct StartSpec {
 }
 
 impl StartSpec {
-    /// Replaces the placeholder in `argv` by the path of the `cowhand` program.
+    /// Adds the path of the `cowhand` program, and replaces the placeholder in `argv` by it.
     #[must_use]
     pub fn with_program(&self, program: &Path) -> Self {
-        let mut start = self.clone();
+        let mut start = Self { program: Some(program.to_owned()), ..self.clone() };
         if let Some(first) = start.argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
             *first = program.display().to_string();
         }

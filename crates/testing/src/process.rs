@@ -5,16 +5,30 @@ use std::path::Path;
 
 use rustix::process::{Pid, getpid, test_kill_process};
 
-/// Returns the processes whose working directory is in the folder, or whose arguments or environment name the folder.
+/// Returns the processes whose working directory is in the folder, or whose arguments or environment name the folder. The
+/// spawner of a daemon is not one of them: it lives as long as its daemon.
 pub fn left_over(folder: &Path) -> Vec<Pid> {
     let name = folder.to_str().unwrap();
     let works_there = |pid: Pid| {
         fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero())).is_ok_and(|cwd| cwd.starts_with(folder))
     };
-    let named = processes(|arguments, environment| arguments.contains(name) || environment.contains(name));
+    let named = processes(|arguments, environment| {
+        (arguments.contains(name) && !is_spawner(arguments)) || environment.contains(name)
+    });
     let mut found = all();
     found.retain(|pid| works_there(*pid) || named.contains(pid));
     found
+}
+
+/// Returns whether the arguments are those of a spawner.
+fn is_spawner(arguments: &str) -> bool {
+    arguments.contains(" keeper spawner ")
+}
+
+/// Returns the spawners of the daemons whose state folder is in the folder.
+pub fn spawners(folder: &Path) -> Vec<Pid> {
+    let name = folder.to_str().unwrap();
+    processes(|arguments, _| is_spawner(arguments) && arguments.contains(name))
 }
 
 /// Returns the processes for which `matches` returns true. `matches` gets the arguments and the environment, each

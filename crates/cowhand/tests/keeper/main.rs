@@ -47,6 +47,7 @@ impl Scene {
             reader: None,
             limits: None,
             sandbox: None,
+            program: None,
             rules: None,
         }
     }

@@ -8,7 +8,7 @@ use cowhand::run::attempt::{Attempt, BeforeOutput};
 use cowhand::run::ending::ExitStatus;
 use cowhand::run::launcher::{LaunchInput, Launcher};
 use cowhand::run::supervision::AttemptState;
-use cowhand_testing::process::{lives, processes};
+use cowhand_testing::process::{lives, spawners};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Scene;
@@ -30,9 +30,8 @@ impl SpawnerScene {
     fn sh(&self, attempt: &Attempt, script: &str) {
         let environment = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let start = self.scene.start(&["sh", "-c", script]);
-        let before_output = &BeforeOutput::default();
-        let input =
-            LaunchInput { before_output, start: &start, prompt: "do it\n", environment: &environment };
+        let (before_output, prompt) = (BeforeOutput::default(), "do it\n".to_owned());
+        let input = LaunchInput { before_output, start, prompt, environment: environment.to_vec() };
         self.launcher.launch(attempt, &input).unwrap();
     }
 
@@ -49,8 +48,7 @@ impl SpawnerScene {
     }
 
     fn spawners(&self) -> Vec<Pid> {
-        let name = format!("keeper spawner {}", self.scene.state.path().display());
-        processes(|arguments, _| arguments.contains(&name))
+        spawners(self.scene.state.path())
     }
 
     fn spawner(&self) -> Pid {
@@ -87,6 +85,48 @@ fn keeper_of_a_spawner_is_like_an_executed_one() {
     assert_eq!(spawned.spawners().len(), 1, "one spawner makes all keepers");
 }
 
+/// The environment that the kernel shows is that of the execution, before any program could change it.
+#[test]
+fn agent_of_a_spawner_has_each_variable_once() {
+    let spawned = SpawnerScene::new();
+    let environment = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
+    let start = spawned.scene.start(&["cat", "/proc/self/environ"]);
+    let (before_output, prompt) = (BeforeOutput::default(), String::new());
+    let input = LaunchInput { before_output, start, prompt, environment: environment.to_vec() };
+    spawned.launcher.launch(&spawned.scene.attempt, &input).unwrap();
+    spawned.scene.ending();
+    let shown = spawned.scene.stdout();
+    let names: Vec<&str> = shown.split('\0').filter_map(|text| Some(text.split_once('=')?.0)).collect();
+    assert_eq!(names, ["PATH", "COWHAND_ATTEMPT_ID"]);
+}
+
+/// A process cannot set such a variable for itself, but it can pass it to a program.
+#[test]
+fn keeper_with_an_unusual_variable_is_executed() {
+    let spawned = SpawnerScene::new();
+    let path = ("PATH".to_owned(), std::env::var("PATH").unwrap());
+    let environment = vec![path, (String::new(), "value".to_owned())];
+    let start = spawned.scene.start(&["sh", "-c", "exit 3"]);
+    let (before_output, prompt) = (BeforeOutput::default(), String::new());
+    let input = LaunchInput { before_output, start, prompt, environment };
+    spawned.launcher.launch(&spawned.scene.attempt, &input).unwrap();
+    assert_eq!(spawned.scene.ending().status, ExitStatus::Code { code: 3 });
+}
+
+#[test]
+fn upgraded_program_is_executed_for_each_keeper() {
+    let mut spawned = SpawnerScene::new();
+    let (copy, new) = (spawned.scene.state.path().join("cowhand"), spawned.scene.state.path().join("new"));
+    for file in [&copy, &new] {
+        std::fs::copy(env!("CARGO_BIN_EXE_cowhand"), file).unwrap();
+    }
+    spawned.launcher = Launcher::new(copy.clone(), spawned.scene.state.path().to_owned());
+    std::fs::rename(new, copy).unwrap();
+    spawned.first("exit 3");
+    assert_eq!(spawned.scene.ending().status, ExitStatus::Code { code: 3 });
+    assert!(spawned.spawners().is_empty(), "a spawner could be of another version");
+}
+
 #[test]
 fn keeper_outlives_its_spawner() {
     let spawned = SpawnerScene::new();
@@ -95,6 +135,7 @@ fn keeper_outlives_its_spawner() {
     let SpawnerScene { scene, launcher } = spawned;
     // The daemon ends, for whatever reason.
     drop(launcher);
+    assert!(spawners(scene.state.path()).is_empty());
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept);
     std::fs::write(scene.state.path().join("go"), "").unwrap();
     assert_eq!(scene.ending().status, ExitStatus::Code { code: 3 });

@@ -187,9 +187,14 @@ impl AttemptTask {
         if *self.stop_requests.borrow() != StopRequest::Continue {
             return Err(StartError::Stopped);
         }
-        let input =
-            LaunchInput { before_output, start: &launch.start, prompt, environment: &launch.environment };
-        let launched = self.engine.launcher.launch(&attempt, &input);
+        let input = LaunchInput {
+            before_output: before_output.clone(),
+            start: launch.start.clone(),
+            prompt: prompt.clone(),
+            environment: launch.environment.clone(),
+        };
+        let launcher = Arc::clone(&self.engine.launcher);
+        let launched = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
         launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
         info!(%job, agent = %self.job.agent(), attempt = number, "started");

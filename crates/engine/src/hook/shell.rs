@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::duration;
@@ -75,19 +76,21 @@ pub(super) async fn run(
         reader: None,
         limits: Some(KeeperLimits { lifetime_ms: to_millis(timeout), output_bytes: OUTPUT_BYTES }),
         sandbox: None,
+        program: None,
         rules: None,
     };
     let files = [(COMMAND.to_owned(), format!("{command}\n"))];
     let context = call.context.to_string();
     let given =
         GivenTexts { arguments: &start.argv, environment: &environment, files: &files, input: &context };
-    let (before_output, prompt) = (&BeforeOutput::default(), context.as_str());
-    let input = LaunchInput { before_output, start: &start, prompt, environment: &environment };
-    let launched = attempt
+    let prepared = attempt
         .clear()
         .and_then(|()| attempt.write_private(&files))
-        .and_then(|()| kept::keep(&attempt, call.redactor, &given))
-        .and_then(|()| engine.launcher.launch(&attempt, &input));
+        .and_then(|()| kept::keep(&attempt, call.redactor, &given));
+    prepared.map_err(|error| not_launched(&error))?;
+    let input = LaunchInput { before_output: BeforeOutput::default(), start, prompt: context, environment };
+    let launcher = Arc::clone(&engine.launcher);
+    let launched = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
     launched.map_err(|error| not_launched(&error))?;
     fault::point("hook_launched");
     Ok(follow(engine, taken, &attempt).await)

@@ -25,12 +25,12 @@ mod writable;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cowhand_core::sandbox::{NetworkAccess, SandboxKind};
 
 use super::attempt::Attempt;
-use super::start::SandboxPlan;
+use super::start::{SandboxPlan, StartSpec};
 pub use allow::{SandboxInput, resolve_plan, temporary};
 pub use bwrap_status::{BwrapStatus, failure, try_out};
 pub use error::SandboxError;
@@ -47,13 +47,9 @@ impl SandboxPlan {
 
 /// Returns the command that is started instead of the agent; without a sandbox, the command of the agent. Starts the
 /// proxy if the plan needs one.
-pub(super) fn argv(
-    sandbox: &SandboxPlan,
-    attempt: &Attempt,
-    directory: &Path,
-    argv: &[String],
-) -> io::Result<Vec<OsString>> {
-    let cowhand = std::env::current_exe()?;
+pub(super) fn argv(sandbox: &SandboxPlan, attempt: &Attempt, start: &StartSpec) -> io::Result<Vec<OsString>> {
+    let (directory, argv) = (&start.directory, &start.argv);
+    let cowhand = start.program.clone().map_or_else(std::env::current_exe, Ok)?;
     match sandbox.kind {
         SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
         SandboxKind::Landlock => {

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::super::attempt::{Attempt, PreparedLaunch};
+use super::super::reach::log_error;
 use super::super::{descriptors, keeper};
 use super::SPAWNER_WORDS;
 use super::request::KeeperRequest;
@@ -20,10 +21,7 @@ pub(super) enum Copied {
     /// This process is the copy.
     Keeper,
     /// This process is the spawner.
-    Spawner {
-        keeper: i32,
-    },
-    Failed(io::Error),
+    Spawner { keeper: i32 },
 }
 
 /// Copies this process.
@@ -33,11 +31,11 @@ pub(super) fn copy() -> io::Result<Copied> {
         return Err(io::Error::other("a spawner has one thread"));
     }
     // SAFETY: this process has one thread, so no lock is held in the copy, and its memory is consistent.
-    Ok(match unsafe { libc::fork() } {
-        0 => Copied::Keeper,
-        -1 => Copied::Failed(io::Error::last_os_error()),
-        keeper => Copied::Spawner { keeper },
-    })
+    match unsafe { libc::fork() } {
+        0 => Ok(Copied::Keeper),
+        -1 => Err(io::Error::last_os_error()),
+        keeper => Ok(Copied::Spawner { keeper }),
+    }
 }
 
 /// Turns this copy of the spawner into the keeper of the request, and exits when the attempt has ended.
@@ -53,7 +51,11 @@ pub(super) fn become_keeper(request: &KeeperRequest, launch: PreparedLaunch, sho
     // A panic must not reach the code of the spawner above.
     let code = match catch_unwind(AssertUnwindSafe(keep)) {
         Ok(Ok(true)) => 0,
-        Ok(Ok(false) | Err(_)) => 1,
+        Ok(Ok(false)) => 1,
+        Ok(Err(error)) => {
+            log_error(&request.folder, &error.to_string());
+            1
+        }
         Err(_) => PANICKED,
     };
     std::process::exit(code)
@@ -125,7 +127,8 @@ fn replace(memory: &std::ops::Range<usize>, bytes: &[u8]) -> io::Result<()> {
     let start = ptr::with_exposed_provenance_mut::<u8>(memory.start);
     // SAFETY: the kernel put the arguments and the environment of this process there, and the memory is writable as
     // long as the process lives. The standard library reads the arguments and the first environment only when it is
-    // asked for them, and keepers ask for neither: `take_environment` has replaced the environment.
+    // asked for them. Nobody asks for the arguments again, and `take_environment` removes the only variable of the first
+    // environment from the list of variables before a keeper writes its mark.
     unsafe {
         ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
         ptr::write_bytes(start.add(bytes.len()), 0, memory.len() - bytes.len());

@@ -1,6 +1,8 @@
-//! The messages between the daemon and its spawner. Both are the same program, so the messages need no version.
+//! The messages between the daemon and its spawner. The launcher starts a spawner only of its own version of the program,
+//! so the messages need no version.
 
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -42,6 +44,24 @@ impl KeeperRequest {
         socket.write_all(&message[sent..])
     }
 
+    /// Overwrites the values of the environment, so that later copies of the spawner do not contain secrets of this one.
+    pub(super) fn clear(self) {
+        for (_, value) in self.environment {
+            let mut bytes = value.into_bytes();
+            bytes.fill(0);
+            black_box(&bytes);
+        }
+    }
+
+    /// Returns whether the request can be sent and carried out: a path that is not UTF-8, and variables that a process
+    /// cannot set for itself, need an execution.
+    pub(super) fn is_possible(&self) -> bool {
+        let is_valid = |(name, value): &(String, String)| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        self.folder.to_str().is_some() && self.environment.iter().all(is_valid)
+    }
+
     /// Receives a request; `None` if the daemon has closed the socket.
     pub(super) fn receive(mut socket: &UnixStream) -> io::Result<Option<(Self, PreparedLaunch)>> {
         let mut header = [0; HEADER_BYTES];
@@ -66,7 +86,10 @@ impl KeeperRequest {
         let (Some(lock), Some(log)) = (files.next(), files.next()) else {
             return Err(io::Error::other("a request without descriptors"));
         };
-        Ok(Some((serde_json::from_slice(&text)?, PreparedLaunch { lock, log })))
+        let request = serde_json::from_slice(&text)?;
+        text.fill(0);
+        black_box(&text);
+        Ok(Some((request, PreparedLaunch { lock, log })))
     }
 }
 

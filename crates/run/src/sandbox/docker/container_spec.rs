@@ -196,6 +196,7 @@ mod tests {
             reader: None,
             limits: None,
             sandbox: None,
+            program: None,
             rules: None,
         };
         let contained = sandbox.container.clone().unwrap_or_default();
