@@ -17,7 +17,8 @@ use crate::workspace::IsolationKind;
 /// Minimum of `memory`, in bytes. Even the smallest program needs more than this to start.
 const MIN_MEMORY: u64 = 4_000_000;
 
-/// Keys without which the check could report errors that do not exist. If one of them is wrong, the check is left out.
+/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that the
+/// config does not have.
 pub(in crate::config) const NEEDED_KEYS: [&str; 6] =
     ["sandbox", "docker", "runtime", "command", "working_directory", "isolation"];
 

@@ -19,7 +19,7 @@ use crate::roster::{Agent, Roster};
 use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
-/// Warnings about settings, by location and text. The flag is true if the setting has no effect for every agent so far.
+/// Warnings about settings, by location and text. The flag is true as long as no agent uses the setting.
 #[derive(Debug, Clone, Default)]
 pub(in crate::config) struct UnusedSettings(HashMap<(Location, String), (Problem, bool)>);
 
@@ -306,7 +306,8 @@ fn check_schedule_sandbox(
 }
 
 /// Checks for allow rules without effect: an allow rule matches only plain commands, as `permission/shell.rs` defines
-/// them. A person is always asked about a command that runs other commands or uses shell syntax.
+/// them. A rule never allows a command that runs other commands or uses shell syntax: such a command is denied if a deny
+/// rule may match it, and otherwise a person is asked.
 fn check_allow_rules(
     unused: &mut UnusedSettings,
     owner: &Node,

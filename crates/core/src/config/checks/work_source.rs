@@ -1,4 +1,5 @@
-//! Checks of work sources: sources from which nothing can ever be taken, and agents without work.
+//! Checks of work sources: labels that contradict each other, a missing repository or folder, and agents without work.
+//! Also adds the `repo` of an agent to its GitHub sources.
 
 use std::path::Path;
 

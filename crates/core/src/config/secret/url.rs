@@ -50,8 +50,8 @@ impl<'a> Url<'a> {
         until.rsplit_once('@').map(|(user, _)| user)
     }
 
-    /// Returns the possible passwords. One ends at the last `@` of the authority. If the authority contains a colon, one
-    /// more ends at each later `@`, because the password may contain an unescaped `/`, `\`, `?` or `#`.
+    /// Returns the possible passwords. Each begins after the first colon. The first ends at the last `@` of the authority. If
+    /// the authority contains a colon, there is one more for each later `@`, because the password may contain an unescaped `/`, `\`, `?` or `#`.
     pub(super) fn passwords(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let text = self.text;
         let (authority, others) = text.split_at(self.authority);
