@@ -194,8 +194,8 @@ impl AttemptTask {
             environment: launch.environment.clone(),
         };
         let launcher = Arc::clone(&self.engine.launcher);
-        let launched = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
-        launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
+        let result = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
+        result.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
         info!(%job, agent = %self.job.agent(), attempt = number, "started");
         Ok(())

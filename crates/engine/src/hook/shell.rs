@@ -90,8 +90,8 @@ pub(super) async fn run(
     prepared.map_err(|error| not_launched(&error))?;
     let input = LaunchInput { before_output: BeforeOutput::default(), start, prompt: context, environment };
     let launcher = Arc::clone(&engine.launcher);
-    let launched = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
-    launched.map_err(|error| not_launched(&error))?;
+    let result = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
+    result.map_err(|error| not_launched(&error))?;
     fault::point("hook_launched");
     Ok(follow(engine, taken, &attempt).await)
 }
