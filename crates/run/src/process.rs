@@ -227,6 +227,17 @@ fn all_pids() -> io::Result<Vec<i32>> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// Returns the processes whose arguments, each with a NUL byte at its end, fulfil a condition.
+pub(super) fn with_arguments(matches: impl Fn(&[u8]) -> bool) -> io::Result<Vec<i32>> {
+    let mut found = Vec::new();
+    for pid in all_pids()? {
+        if read(pid, "cmdline")?.is_some_and(|arguments| matches(&arguments)) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
 pub(super) fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
         // The process may have just ended.

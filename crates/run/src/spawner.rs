@@ -13,18 +13,19 @@ mod request;
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open};
 
 use self::copy::{Copied, ShownProcess};
 use self::request::KeeperRequest;
 use super::attempt::PreparedLaunch;
-use super::descriptors;
+use super::{descriptors, process};
 
 /// First arguments of a spawner. The third is the state folder with trailing spaces.
 pub const SPAWNER_WORDS: [&str; 2] = ["keeper", "spawner"];
@@ -99,6 +100,19 @@ impl Drop for Spawner {
         self.process.kill().ok();
         self.process.wait().ok();
     }
+}
+
+/// Ends the spawners of earlier daemons of this state folder. A spawner ends with its daemon, unless it is suspended. Then a
+/// request that it has not read yet would hold the lock of an attempt without a keeper.
+pub fn end_left_over(state: &Path) -> io::Result<()> {
+    let [first, second] = SPAWNER_WORDS;
+    let is_spawner = |arguments: &[u8]| {
+        let words: Vec<&[u8]> = arguments.split(|byte| *byte == 0).skip(1).take(3).collect();
+        words == [first.as_bytes(), second.as_bytes(), state.as_os_str().as_bytes()]
+    };
+    let left_over: Vec<i32> = process::with_arguments(is_spawner)?;
+    process::signal_all(&left_over, Signal::KILL);
+    Ok(())
 }
 
 /// Runs a spawner process, whose standard input is the socket. Returns when the daemon has closed the socket. `state` is

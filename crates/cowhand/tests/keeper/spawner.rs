@@ -7,8 +7,9 @@ use std::time::Duration;
 use cowhand::run::attempt::{Attempt, BeforeOutput};
 use cowhand::run::ending::ExitStatus;
 use cowhand::run::launcher::{LaunchInput, Launcher};
+use cowhand::run::spawner::end_left_over;
 use cowhand::run::supervision::AttemptState;
-use cowhand_testing::process::{lives, spawners};
+use cowhand_testing::process::{has_ended, lives, spawners};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Scene;
@@ -180,4 +181,21 @@ fn program_that_cannot_be_a_spawner_is_executed_for_each_keeper() {
     assert_eq!(spawned.scene.ending().status, ExitStatus::Code { code: 3 });
     assert_eq!(spawned.second("exit 4"), ExitStatus::Code { code: 4 });
     assert!(spawned.spawners().is_empty());
+}
+
+/// A suspended spawner does not notice the end of its daemon.
+#[test]
+fn suspended_spawner_of_an_earlier_daemon_is_ended() {
+    let spawned = SpawnerScene::new();
+    spawned.first("true");
+    spawned.scene.ending();
+    kill_process(spawned.spawner(), Signal::STOP).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    end_left_over(other.path()).unwrap();
+    assert_eq!(spawned.spawners().len(), 1, "a spawner of another state folder");
+    end_left_over(spawned.scene.state.path()).unwrap();
+    spawned.scene.wait_for("the end of the spawner", || {
+        let stat = spawned.spawners().first().map(|pid| has_ended(*pid));
+        stat.unwrap_or(true).then_some(())
+    });
 }

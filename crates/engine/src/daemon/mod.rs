@@ -56,6 +56,7 @@ use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use agenda::Agenda;
+use cowhand_run::spawner;
 use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
@@ -100,6 +101,7 @@ impl Daemon {
         state.create().map_err(state_error)?;
         let lock = lock(&state).await.map_err(state_error)?;
         let lock = lock.ok_or_else(|| FleetError::AlreadyRunning(folder.clone()))?;
+        spawner::end_left_over(state.path()).map_err(state_error)?;
         import.refuse_if_running()?;
         backup::remove_scratch(&state).map_err(state_error)?;
         let node = state.node().map_err(state_error)?;
