@@ -57,6 +57,7 @@ impl AttemptAgent {
     /// the config.
     pub fn in_place_of(&self, removed: AgentName) -> Agent {
         let agent = Agent::new(removed);
+        // A later version may have a runtime that this one does not know. The reader of the output is stored apart.
         let runtime = Runtime::named(&self.runtime).unwrap_or_default();
         Agent {
             program: Program { runtime, provider: self.provider.clone(), ..Program::default() },
