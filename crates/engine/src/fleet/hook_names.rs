@@ -10,9 +10,7 @@ use crate::secrets;
 
 /// Masks secrets in the names of hooks.
 pub(super) fn mask(loaded: &mut Loaded) {
-    // Do not call `secrets::redactor` yet: it stores its redactor in `loaded`, and that redactor would lack the
-    // `earlier_secrets`, which are added later.
-    let redactor = secrets::redactor_over(loaded, None);
+    let redactor = secrets::redactor(loaded);
     let is_masked = |name: &String| matches!(redactor.redact(name), Cow::Owned(_));
     let has_masked =
         |agent: &Agent| agent.hooks.all().any(|(_, hook)| hook.name.as_ref().is_some_and(is_masked));
