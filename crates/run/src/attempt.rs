@@ -156,6 +156,11 @@ impl Attempt {
         self.folder.join("private")
     }
 
+    /// Makes the folder, if it is missing. A folder without a record of the keeper shows that the attempt did not begin.
+    pub fn make_folder(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
+    }
+
     /// Writes the private files before the launch.
     pub fn write_private(&self, files: &[(String, String)]) -> io::Result<()> {
         if files.is_empty() {
@@ -181,7 +186,7 @@ impl Attempt {
         if secrets.is_empty() {
             return Ok(());
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.make_folder()?;
         self.write_synced(SECRETS_FILE, &secrets)
     }
 
@@ -229,7 +234,7 @@ impl Attempt {
         start: &StartSpec,
         prompt: &str,
     ) -> io::Result<PreparedLaunch> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.make_folder()?;
         let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper runs this attempt"))?;
         self.create(PROMPT_FILE)?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;

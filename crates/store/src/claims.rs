@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
+use super::database::writer::SuccessIf;
 use super::{
     Store, StoreError, adoptions, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions,
     snapshot, usage,
@@ -171,7 +172,7 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
-        self.write(move |tx| {
+        self.write_if(SuccessIf::Committed, move |tx| {
             Box::pin(async move {
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
                 let reservation = match admission(tx, &agent, &starter, Some((&id, spent)), now).await? {

@@ -15,6 +15,7 @@ use super::claims::AttemptStart;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
+use super::database::writer::SuccessIf;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions, snapshot};
 
 statements! {
@@ -180,7 +181,10 @@ impl Store {
         now: Timestamp,
     ) -> Result<Fired, StoreError> {
         let random = self.random;
-        self.write(move |tx| Box::pin(fire_once(tx, firing, Some(starter), now, random))).await
+        self.write_if(SuccessIf::Committed, move |tx| {
+            Box::pin(fire_once(tx, firing, Some(starter), now, random))
+        })
+        .await
     }
 
     /// Records several firings in this order; all of them, or none.

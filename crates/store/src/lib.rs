@@ -72,7 +72,7 @@ use database::latency::Latency;
 use database::server::{self, ServerConnection, with_statement_timeout};
 use database::shutdown_limit::ShutdownLimit;
 use database::sqlite::{Readers, run_now};
-use database::writer::Writer;
+use database::writer::{SuccessIf, Writer};
 
 use cowhand_system::clock::Clock;
 
@@ -139,10 +139,18 @@ impl Store {
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send + 'static,
     {
+        self.write_if(SuccessIf::FileExists, verb).await
+    }
+
+    async fn write_if<T, F>(&self, success_if: SuccessIf, verb: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send + 'static,
+    {
         let started_at = Instant::now();
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => {
-                let answer = writer.write(self.call_time(), verb).await;
+                let answer = writer.write(self.call_time(), success_if, verb).await;
                 let answer = answer.map_err(|error| self.with_cause(error));
                 // Only writes count, because a file that cannot be written can often be read.
                 self.shutdown_limit.record(&answer);

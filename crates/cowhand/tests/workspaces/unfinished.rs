@@ -267,3 +267,24 @@ fn diff_is_made_after_store_was_away() {
         }
     }
 }
+
+/// An attempt that had not begun when the backup was made is not lost: the job runs after the restore, once.
+#[test]
+fn attempt_in_setup_is_made_again_after_restore() {
+    let setup = "touch $SCENE/up; while [ ! -e $SCENE/go ]; do sleep 0.05; done";
+    let isolation = json!({"isolation": {"kind": "clone", "setup": ["sh", "-c", setup]}});
+    let scene = Scene::started("echo $COWHAND_JOB_ID >> $SCENE/runs", &isolation);
+    let id = scene.trigger();
+    wait_until("the set-up to begin", || scene.root.join("up").exists().then_some(()));
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::remove_file(scene.root.join(".cowhand").join(name)).unwrap();
+    }
+    for arguments in [&["backup", "saved.db"][..], &["stop", "--keep-agents"], &["restore", "saved.db"]] {
+        let said = scene.command(arguments).output().unwrap();
+        assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
+    }
+    fs::write(scene.root.join("go"), "").unwrap();
+    scene.start();
+    assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""]);
+    assert_eq!(fs::read_to_string(scene.root.join("runs")).unwrap().trim(), id, "one run");
+}

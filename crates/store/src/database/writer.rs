@@ -2,7 +2,7 @@
 //!
 //! A sync costs the same for one change as for a hundred. Each verb runs in its own savepoint, unless it is alone in
 //! the transaction, so that a failure does not affect the other verbs. Callers get an answer only after the commit, and
-//! an error if the file was removed or replaced meanwhile.
+//! an error if the file was removed or replaced meanwhile, unless the commit is enough for them.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +32,16 @@ pub(crate) struct Writer {
     counter: StatementCounter,
 }
 
+/// Condition under which a committed verb has succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SuccessIf {
+    /// The path still leads to the file. For verbs that somebody relies on after a restart.
+    FileExists,
+    /// The verb is committed, even if the file was removed or replaced during the commit. For claims: a backup that the
+    /// daemon makes of the removed file contains the claim, so the daemon has to start the attempt.
+    Committed,
+}
+
 enum Request {
     Verb(Box<dyn Verb>),
     Close(oneshot::Sender<()>),
@@ -51,7 +61,12 @@ impl Writer {
         Ok(Self { queue, counter })
     }
 
-    pub(crate) async fn write<T, F>(&self, call_time: Option<Moment>, verb: F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(
+        &self,
+        call_time: Option<Moment>,
+        success_if: SuccessIf,
+        verb: F,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send + 'static,
@@ -61,6 +76,7 @@ impl Writer {
             verb: Some(verb),
             actor: audit::current(),
             call_time,
+            success_if,
             counter: self.counter.clone(),
             result: None,
             reply,
@@ -200,6 +216,7 @@ struct QueuedVerb<T, F> {
     verb: Option<F>,
     actor: Option<Actor>,
     call_time: Option<Moment>,
+    success_if: SuccessIf,
     counter: StatementCounter,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
@@ -229,6 +246,12 @@ where
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>) {
         let answer = match (commit_error, self.result) {
             (_, Some(Err(error))) => Err(error),
+            // A verb with a result ran, so the file was found to be removed after the commit.
+            (Some(StoreError::FileChanged { .. }), Some(answer))
+                if self.success_if == SuccessIf::Committed =>
+            {
+                answer
+            }
             (Some(StoreError::FileChanged { location, how }), _) => {
                 Err(StoreError::FileChanged { location: location.clone(), how: how.clone() })
             }
@@ -246,5 +269,38 @@ where
         };
         // The verb is done even if the caller has stopped waiting.
         drop(self.reply.send(answer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::{Database, Store};
+
+    async fn remove_while_it_writes(path: PathBuf, success_if: SuccessIf) -> Result<u32, StoreError> {
+        let store = Store::open(path.to_str().unwrap()).await.unwrap();
+        let Database::Sqlite { writer, .. } = &store.database else { panic!("SQLite") };
+        let answer = writer
+            .write(None, success_if, move |_| {
+                fs::remove_file(&path).unwrap();
+                Box::pin(async { Ok(7) })
+            })
+            .await;
+        let later = writer.write(None, success_if, |_| Box::pin(async { Ok(()) })).await;
+        assert!(matches!(later, Err(StoreError::FileChanged { .. })), "{later:?}");
+        answer
+    }
+
+    /// A backup of the removed file contains the commit.
+    #[tokio::test]
+    async fn commit_to_a_file_removed_meanwhile_is_enough_only_for_claims() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| Path::new(folder.path()).join(name);
+        let promised = remove_while_it_writes(file("promised.db"), SuccessIf::FileExists).await;
+        assert!(matches!(promised, Err(StoreError::FileChanged { .. })), "{promised:?}");
+        assert_eq!(remove_while_it_writes(file("claimed.db"), SuccessIf::Committed).await.unwrap(), 7);
     }
 }
