@@ -10,36 +10,47 @@ use rustix::process::{Signal, kill_process};
 use crate::check::{Counts, check};
 use crate::disk::{Ext4, Namespace};
 use crate::fleet::{Fleet, write_whole};
-use crate::{Campaign, Rounds, tmpfs};
+use crate::{Campaign, Setting, StoreKind, tmpfs};
 
 pub(crate) const ALL: &[Campaign] = &[
-    Campaign { name: "daemon_killed", about: "`kill -9` of the daemon", run: daemon_killed },
-    Campaign { name: "keepers_killed", about: "`kill -9` of keepers", run: keepers_killed },
-    Campaign { name: "both_killed", about: "`kill -9` of both", run: both_killed },
-    Campaign { name: "daemon_stopped", about: "SIGSTOP of the daemon", run: daemon_stopped },
-    Campaign { name: "keepers_stopped", about: "SIGSTOP of keepers", run: keepers_stopped },
-    Campaign { name: "disk_full", about: "full disk", run: disk_full },
-    Campaign { name: "read_only", about: "disk becomes read-only", run: read_only },
-    Campaign { name: "clock_steps", about: "wall clock steps, both ways", run: clock_steps },
-    Campaign { name: "descriptors", about: "64 file descriptors", run: descriptors },
-    Campaign { name: "views_deleted", about: "views deleted", run: views_deleted },
-    Campaign { name: "store_unlinked", about: "store removed, saved and restored", run: store_unlinked },
+    Campaign { name: "daemon_killed", about: "`kill -9` of the daemon", store: None, run: daemon_killed },
+    Campaign { name: "keepers_killed", about: "`kill -9` of keepers", store: None, run: keepers_killed },
+    Campaign { name: "both_killed", about: "`kill -9` of both", store: None, run: both_killed },
+    Campaign { name: "daemon_stopped", about: "SIGSTOP of the daemon", store: None, run: daemon_stopped },
+    Campaign { name: "keepers_stopped", about: "SIGSTOP of keepers", store: None, run: keepers_stopped },
+    Campaign { name: "disk_full", about: "full disk", store: None, run: disk_full },
+    Campaign { name: "read_only", about: "disk becomes read-only", store: None, run: read_only },
+    Campaign { name: "clock_steps", about: "wall clock steps, both ways", store: None, run: clock_steps },
+    Campaign { name: "descriptors", about: "64 file descriptors", store: None, run: descriptors },
+    Campaign { name: "views_deleted", about: "views deleted", store: None, run: views_deleted },
+    Campaign {
+        name: "store_unlinked",
+        about: "store removed, saved and restored",
+        store: Some(StoreKind::Sqlite),
+        run: store_unlinked,
+    },
+    Campaign {
+        name: "server_stopped",
+        about: "PostgreSQL fails or does not answer",
+        store: Some(StoreKind::Postgres),
+        run: server_stopped,
+    },
 ];
 
 fn some(milliseconds: std::ops::Range<u64>) {
     sleep(Duration::from_millis(fastrand::u64(milliseconds)));
 }
 
-fn started() -> Fleet {
-    let mut fleet = Fleet::new();
+fn started(setting: Setting) -> Fleet {
+    let mut fleet = Fleet::new(setting);
     fleet.start();
     fleet.sender.start();
     fleet.wait_for_work(5);
     fleet
 }
 
-fn daemon_killed(rounds: Rounds) -> Counts {
-    let (mut fleet, kills) = (started(), rounds.of(6, 100));
+fn daemon_killed(setting: Setting) -> Counts {
+    let (mut fleet, kills) = (started(setting), setting.of(6, 100));
     for _ in 0..kills {
         some(50..800);
         fleet.kill();
@@ -55,8 +66,8 @@ fn kill_keeper(fleet: &Fleet) -> usize {
     usize::from(kill_process(keeper, Signal::KILL).is_ok())
 }
 
-fn keepers_killed(rounds: Rounds) -> Counts {
-    let (fleet, kills) = (started(), rounds.of(8, 100));
+fn keepers_killed(setting: Setting) -> Counts {
+    let (fleet, kills) = (started(setting), setting.of(8, 100));
     for _ in 0..kills {
         fleet.wait_for("a keeper to kill", || kill_keeper(&fleet) == 1);
         some(50..400);
@@ -64,8 +75,8 @@ fn keepers_killed(rounds: Rounds) -> Counts {
     check(fleet, kills, kills as usize)
 }
 
-fn both_killed(rounds: Rounds) -> Counts {
-    let (mut fleet, kills) = (started(), rounds.of(5, 100));
+fn both_killed(setting: Setting) -> Counts {
+    let (mut fleet, kills) = (started(setting), setting.of(5, 100));
     let mut keepers = 0;
     for _ in 0..kills {
         some(50..800);
@@ -78,19 +89,19 @@ fn both_killed(rounds: Rounds) -> Counts {
 }
 
 /// Suspends the daemon for a time, in the long form for longer than a lease.
-fn daemon_stopped(rounds: Rounds) -> Counts {
-    let (fleet, stops) = (started(), rounds.of(2, 5));
+fn daemon_stopped(setting: Setting) -> Counts {
+    let (fleet, stops) = (started(setting), setting.of(2, 5));
     for _ in 0..stops {
         kill_process(fleet.daemon(), Signal::STOP).unwrap();
-        sleep(Duration::from_secs(rounds.of(2, 40).into()));
+        sleep(Duration::from_secs(setting.of(2, 40).into()));
         kill_process(fleet.daemon(), Signal::CONT).unwrap();
         fleet.wait_for_work(10);
     }
     check(fleet, stops, 0)
 }
 
-fn keepers_stopped(rounds: Rounds) -> Counts {
-    let (fleet, stops) = (started(), rounds.of(3, 30));
+fn keepers_stopped(setting: Setting) -> Counts {
+    let (fleet, stops) = (started(setting), setting.of(3, 30));
     for _ in 0..stops {
         fleet.wait_for("a keeper", || !fleet.keepers().is_empty());
         let keepers = fleet.keepers();
@@ -105,12 +116,12 @@ fn keepers_stopped(rounds: Rounds) -> Counts {
     check(fleet, stops, 0)
 }
 
-fn disk_full(rounds: Rounds) -> Counts {
+fn disk_full(setting: Setting) -> Counts {
     let mount = |namespace: &Namespace, place: &Path| tmpfs::mount(namespace, place, 48);
-    let mut fleet = Fleet::on_disk(Some(mount));
+    let mut fleet = Fleet::on_disk(setting, Some(mount));
     fleet.start();
     fleet.sender.start();
-    let fills = rounds.of(2, 10);
+    let fills = setting.of(2, 10);
     for _ in 0..fills {
         fleet.wait_for_work(10);
         tmpfs::fill(fleet.namespace.as_ref().unwrap(), &fleet.path());
@@ -125,14 +136,17 @@ fn disk_full(rounds: Rounds) -> Counts {
 }
 
 /// Makes the disk read-only. Attempts whose keeper could not write their end are lost, with a reason.
-fn read_only(rounds: Rounds) -> Counts {
+fn read_only(setting: Setting) -> Counts {
     let mut made = None;
-    let mut fleet = Fleet::on_disk(Some(|namespace: &Namespace, place: &Path| {
-        made = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
-    }));
+    let mut fleet = Fleet::on_disk(
+        setting,
+        Some(|namespace: &Namespace, place: &Path| {
+            made = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
+        }),
+    );
     let disk = made.unwrap();
     fleet.start();
-    let (times, mut excused) = (rounds.of(1, 5), 0);
+    let (times, mut excused) = (setting.of(1, 5), 0);
     for _ in 0..times {
         fleet.sender.start();
         fleet.wait_for_work(10);
@@ -155,8 +169,8 @@ fn read_only(rounds: Rounds) -> Counts {
 }
 
 /// Sets the clock. Intervals continue to fire, and the timeout of a job does not expire.
-fn clock_steps(rounds: Rounds) -> Counts {
-    let mut fleet = Fleet::new();
+fn clock_steps(setting: Setting) -> Counts {
+    let mut fleet = Fleet::new(setting);
     let clock = fleet.outside("clock");
     write_whole(&clock, "+0");
     fleet.variables = vec![
@@ -170,7 +184,7 @@ fn clock_steps(rounds: Rounds) -> Counts {
     fleet.sender.start();
     fleet.wait_for("the first ticks", || fleet.ticks() >= 2);
     let steps = ["-600", "+3600", "-7200", "+0", "+86400", "+86100"];
-    let times = rounds.of(4, 18);
+    let times = setting.of(4, 18);
     for step in steps.iter().cycle().take(times as usize) {
         write_whole(&clock, step);
         let before = fleet.ticks();
@@ -193,19 +207,19 @@ fn faketime() -> String {
     found.expect("libfaketime is not installed; scripts/test installs it").display().to_string()
 }
 
-fn descriptors(rounds: Rounds) -> Counts {
-    let mut fleet = Fleet::new();
+fn descriptors(setting: Setting) -> Counts {
+    let mut fleet = Fleet::new(setting);
     fleet.descriptors = Some(64);
     fleet.start();
-    let deliveries = rounds.of(48, 144);
+    let deliveries = setting.of(48, 144);
     for number in 0..deliveries {
         fleet.sender.send(&format!("w{}/hook", number % 4), &format!("burst{number}"));
     }
     check(fleet, 1, 0)
 }
 
-fn views_deleted(rounds: Rounds) -> Counts {
-    let (fleet, times) = (started(), rounds.of(4, 40));
+fn views_deleted(setting: Setting) -> Counts {
+    let (fleet, times) = (started(setting), setting.of(4, 40));
     for _ in 0..times {
         fs::remove_dir_all(fleet.seen(".cowhand/jobs")).ok();
         fleet.wait_for_work(8);
@@ -216,8 +230,8 @@ fn views_deleted(rounds: Rounds) -> Counts {
 
 /// Deletes the store. No delivery that was accepted before or after the deletion is lost, and none is accepted while
 /// the store is missing.
-fn store_unlinked(rounds: Rounds) -> Counts {
-    let (mut fleet, times) = (started(), rounds.of(1, 10));
+fn store_unlinked(setting: Setting) -> Counts {
+    let (mut fleet, times) = (started(setting), setting.of(1, 10));
     for time in 0..times {
         fleet.wait_for_work(10);
         for name in ["store.db", "store.db-wal", "store.db-shm"] {
@@ -240,6 +254,28 @@ fn store_unlinked(rounds: Rounds) -> Counts {
             assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
         }
         fleet.start();
+    }
+    fleet.wait_for_work(10);
+    check(fleet, times, 0)
+}
+
+/// The server ends without writing anything more, or is suspended, for less than a lease. Deliveries are refused
+/// meanwhile, and the outcomes of jobs are stored afterwards.
+fn server_stopped(setting: Setting) -> Counts {
+    let (mut fleet, times) = (started(setting), setting.of(2, 20));
+    for time in 0..times {
+        fleet.wait_for_work(10);
+        let server = fleet.server.as_mut().unwrap();
+        if time % 2 == 0 {
+            server.stop();
+            some(500..4_000);
+            server.start_again();
+        } else {
+            server.freeze();
+            some(500..4_000);
+            server.thaw();
+        }
+        fleet.wait_for("it to be ready", || fleet.is_ready());
     }
     fleet.wait_for_work(10);
     check(fleet, times, 0)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::schedule::FiringOutcome;
+use cowhand_testing::postgres::Postgres;
 
 use crate::fleet::Fleet;
 
@@ -39,17 +40,22 @@ pub(crate) fn check(mut fleet: Fleet, faults: u32, excused: usize) -> Counts {
         std::thread::sleep(Duration::from_millis(100));
     }
     fleet.stop(&[]);
-    // Read a copy, because SQLite cannot open a file through another mount namespace.
+    let store = fleet.server.as_ref().map_or_else(|| copy_of_file(&fleet), Postgres::url);
+    let (jobs, deliveries) = runtime.block_on(read(&store));
+    let counts = compare(&fleet, &jobs, &deliveries, faults, excused);
+    nothing_left(&fleet);
+    counts
+}
+
+/// Copies the store, because SQLite cannot open a file through another mount namespace. Returns the path of the copy.
+fn copy_of_file(fleet: &Fleet) -> String {
     let copy = fleet.outside("checked.db");
     std::fs::copy(fleet.seen(".cowhand/store.db"), &copy).unwrap();
     let log = fleet.seen(".cowhand/store.db-wal");
     if log.exists() {
         std::fs::copy(log, fleet.outside("checked.db-wal")).unwrap();
     }
-    let (jobs, deliveries) = runtime.block_on(read(&copy.display().to_string()));
-    let counts = compare(&fleet, &jobs, &deliveries, faults, excused);
-    nothing_left(&fleet);
-    counts
+    copy.display().to_string()
 }
 
 fn open_jobs(fleet: &Fleet) -> usize {

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cowhand_testing::postgres::Postgres;
 use cowhand_testing::process::processes;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::disk::Namespace;
 use crate::http::{deliver, get};
+use crate::{Setting, StoreKind};
 
 const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
 const AGENTS: usize = 4;
@@ -27,15 +29,17 @@ pub(crate) struct Fleet {
     pub(crate) variables: Vec<(&'static str, String)>,
     pub(crate) descriptors: Option<u32>,
     pub(crate) sender: Sender,
+    /// The server of the store, unless the store is a file in the fleet's folder.
+    pub(crate) server: Option<Postgres>,
 }
 
 impl Fleet {
-    pub(crate) fn new() -> Self {
-        Self::on_disk(None::<fn(&Namespace, &Path)>)
+    pub(crate) fn new(setting: Setting) -> Self {
+        Self::on_disk(setting, None::<fn(&Namespace, &Path)>)
     }
 
     /// Creates a fleet, with its folder on its own disk if `mount` is given.
-    pub(crate) fn on_disk(mount: Option<impl FnOnce(&Namespace, &Path)>) -> Self {
+    pub(crate) fn on_disk(setting: Setting, mount: Option<impl FnOnce(&Namespace, &Path)>) -> Self {
         let folder = tempfile::Builder::new().prefix("cowhand-faults-").tempdir().unwrap();
         std::fs::create_dir(folder.path().join("fleet")).unwrap();
         let namespace = mount.map(|mount| {
@@ -44,7 +48,8 @@ impl Fleet {
             namespace
         });
         let (variables, sender) = (Vec::new(), Sender::default());
-        let fleet = Self { folder, namespace, daemon: None, variables, descriptors: None, sender };
+        let server = (setting.store == StoreKind::Postgres).then(Postgres::start);
+        let fleet = Self { folder, namespace, daemon: None, variables, descriptors: None, sender, server };
         fleet.write_config(true);
         fleet
     }
@@ -67,7 +72,11 @@ impl Fleet {
     /// Writes a config with agents that take deliveries, one that fires every second, and one that works
     /// until there is a file `go`.
     pub(crate) fn write_config(&self, ticks: bool) {
-        let mut config = "server: {listen: \"127.0.0.1:0\"}\nagents:\n".to_owned();
+        let mut config = "server: {listen: \"127.0.0.1:0\"}\n".to_owned();
+        if let Some(server) = &self.server {
+            writeln!(config, "store: '{}'", server.url()).unwrap();
+        }
+        config.push_str("agents:\n");
         let ran = format!("echo $COWHAND_JOB_ID $COWHAND_AGENT >> {}", self.outside("ran").display());
         let hook = "hook: {type: webhook, allow_unsigned: true, prompt: x}";
         for number in 0..AGENTS {

@@ -1,6 +1,6 @@
 //! Fault campaigns: a fleet works while a fault is injected again and again, and a checker compares the
 //! accepted work with the work that ran. `scripts/faults` runs them and prints the table; `--long` runs more
-//! rounds. Requires root.
+//! rounds, and `--postgres` uses a PostgreSQL server for the store. Requires root.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a campaign that cannot go on fails")]
 
@@ -20,22 +20,29 @@ use cowhand_testing::{disk, http, tmpfs};
 struct Campaign {
     name: &'static str,
     about: &'static str,
-    run: fn(Rounds) -> Counts,
+    /// The only kind of store for which the fault exists; `None` if it exists for both.
+    store: Option<StoreKind>,
+    run: fn(Setting) -> Counts,
 }
 
-/// Length of a campaign: few rounds, or many with `--long`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rounds {
-    Few,
-    Many,
+pub(crate) enum StoreKind {
+    Sqlite,
+    Postgres,
 }
 
-impl Rounds {
+/// How the campaigns run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    /// Whether the campaigns have many rounds.
+    is_long: bool,
+    pub(crate) store: StoreKind,
+}
+
+impl Setting {
+    /// Returns the number of rounds.
     pub(crate) const fn of(self, few: u32, many: u32) -> u32 {
-        match self {
-            Self::Few => few,
-            Self::Many => many,
-        }
+        if self.is_long { many } else { few }
     }
 }
 
@@ -61,20 +68,24 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let rounds =
-        if has("--long") || std::env::var_os("COWHAND_LONG").is_some() { Rounds::Many } else { Rounds::Few };
+    let is_long = has("--long") || std::env::var_os("COWHAND_LONG").is_some();
+    let store = if has("--postgres") { StoreKind::Postgres } else { StoreKind::Sqlite };
+    let setting = Setting { is_long, store };
     let names: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let chosen = |campaign: &&Campaign| names.is_empty() || names.contains(&&campaign.name.to_owned());
+    let chosen = |campaign: &&Campaign| {
+        let is_for_store = campaign.store.is_none_or(|only| only == store);
+        if names.is_empty() { is_for_store } else { names.contains(&&campaign.name.to_owned()) }
+    };
     let waiting: Vec<&'static Campaign> = campaigns::ALL.iter().filter(chosen).collect();
     assert!(!waiting.is_empty(), "there is no such campaign; `--list` names them");
     let begin = Instant::now();
-    let ran = run_all(waiting, rounds);
+    let ran = run_all(waiting, setting);
     print_table(&ran);
     println!("{} s", begin.elapsed().as_secs());
     if ran.iter().all(|ran| ran.counts.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_all(mut waiting: Vec<&'static Campaign>, rounds: Rounds) -> Vec<Ran> {
+fn run_all(mut waiting: Vec<&'static Campaign>, setting: Setting) -> Vec<Ran> {
     waiting.reverse();
     let (waiting, ran) = (Mutex::new(waiting), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -83,8 +94,9 @@ fn run_all(mut waiting: Vec<&'static Campaign>, rounds: Rounds) -> Vec<Ran> {
                 loop {
                     let Some(campaign) = waiting.lock().unwrap().pop() else { return };
                     let begin = Instant::now();
+                    let setting = Setting { store: campaign.store.unwrap_or(setting.store), ..setting };
                     // The message of the panic is on standard error; the name of the campaign follows.
-                    let counts = catch_unwind(AssertUnwindSafe(|| (campaign.run)(rounds))).ok();
+                    let counts = catch_unwind(AssertUnwindSafe(|| (campaign.run)(setting))).ok();
                     if counts.is_none() {
                         eprintln!("campaign {} failed", campaign.name);
                     }
