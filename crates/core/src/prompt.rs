@@ -26,7 +26,7 @@ pub use variables::Variables;
 
 /// Maximum number of bytes that one value adds to a prompt, without its fence or backticks.
 pub const VALUE_CAP: usize = 64 * 1024;
-/// Maximum number of bytes of a prompt.
+/// Maximum number of bytes of a template, and of all values in a prompt together.
 pub const PROMPT_CAP: usize = 256 * 1024;
 
 /// Prompt if none is configured.

@@ -72,6 +72,8 @@ pub struct Roster {
     pub traces: Option<TracesConfig>,
     /// Passwords in the URLs of all config files, whatever key contains them. They are masked as other secrets.
     pub url_passwords: Vec<String>,
+    /// True if the config has errors. Agents and schedules of the config can then be missing here.
+    pub has_errors: bool,
     pub index: RosterIndex,
 }
 

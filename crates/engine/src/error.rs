@@ -18,7 +18,7 @@ use cowhand_core::trigger::MAX_KEY_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
-pub use self::other_store::{DamagedRecord, OtherStore, UnsettledJobs};
+pub use self::other_store::{DamagedRecord, LostData, OtherStore, UnsettledJobs};
 use crate::herdctl::HerdctlError;
 use crate::queues::NeededNames;
 use crate::schedule_view::off_in_file_advice;
@@ -102,8 +102,8 @@ pub enum FleetError {
          this daemon ends, and leaves its agents to the other daemon"
     )]
     HomeTaken { folder: String },
-    #[error("{}", other_store::store_gone(.database, .jobs))]
-    StoreGone { database: String, jobs: Box<UnsettledJobs> },
+    #[error("{}", other_store::store_gone(.database, *.lost, .jobs))]
+    StoreGone { database: String, lost: LostData, jobs: Box<UnsettledJobs> },
     #[error("{0}")]
     OtherStore(Box<OtherStore>),
     #[error("{0}")]

@@ -145,14 +145,20 @@ impl StateFolder {
         guard::check(&self.0)
     }
 
-    /// Returns an error if `node` or `job-key` exists and cannot be read, for example because it is a pipe. A start would
-    /// fail.
+    /// Returns an error if `node` or `job-key` exists and is damaged or cannot be read, for example because it is a pipe. A
+    /// start would fail. Creates nothing.
     pub fn check_files(&self) -> io::Result<()> {
         for path in [self.0.join("node"), self.0.join("job-key"), self.lock_file()] {
             match read_small(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(damaged(&path, &error)),
                 _ => {}
             }
+        }
+        if !cowhand_system::remove::is_missing(&self.0.join("node")) {
+            self.node()?;
+        }
+        if !cowhand_system::remove::is_missing(&self.0.join("job-key")) {
+            self.job_key()?;
         }
         Ok(())
     }

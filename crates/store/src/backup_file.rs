@@ -28,6 +28,28 @@ pub struct KnownRows {
     pub hooks: HashSet<(String, i64)>,
 }
 
+/// A token that a store records as revoked.
+#[derive(Debug)]
+pub struct RevokedToken {
+    id: String,
+    at: i64,
+}
+
+impl RevokedToken {
+    /// Returns all revoked tokens of the store in this file, which is not changed.
+    pub fn all(path: &Path) -> anyhow::Result<Vec<Self>> {
+        let file = SqliteConnection::open(path, FileUse::ReadOnly).map_err(damaged)?;
+        let read = |row: &rusqlite::Row<'_>| Ok(Self { id: row.get(0)?, at: row.get(1)? });
+        let sql = "select id, revoked_at from tokens where revoked_at is not null";
+        let tokens = file
+            .connection()
+            .prepare(sql)
+            .and_then(|mut statement| statement.query_map([], read)?.collect::<Result<Vec<_>, _>>());
+        file.close()?;
+        tokens.map_err(damaged)
+    }
+}
+
 impl BackupFile {
     /// Opens a copy of a store, or a backup.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
@@ -90,6 +112,18 @@ impl BackupFile {
         }
         let jobs: i64 = self.0.connection().query_row("select count(*) from jobs", [], |row| row.get(0))?;
         Ok(u64::try_from(jobs)?)
+    }
+
+    /// Revokes tokens, as another store records it. Returns the names of those that were valid.
+    pub fn revoke_tokens(&mut self, revoked: &[RevokedToken]) -> anyhow::Result<Vec<String>> {
+        let sql = "update tokens set revoked_at = ?2 where id = ?1 and revoked_at is null returning name";
+        let mut statement = self.0.connection().prepare(sql)?;
+        let mut names = Vec::new();
+        for RevokedToken { id, at } in revoked {
+            let rows = statement.query_map((id, at), |row| row.get(0))?;
+            names.extend(rows.collect::<Result<Vec<String>, _>>()?);
+        }
+        Ok(names)
     }
 
     pub fn known_rows(&mut self) -> anyhow::Result<KnownRows> {

@@ -79,7 +79,7 @@ use cowhand_system::clock::Clock;
 pub use adoptions::EmptyAdoption;
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
-pub use backup_file::{BackupFile, KnownRows};
+pub use backup_file::{BackupFile, KnownRows, RevokedToken};
 pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;

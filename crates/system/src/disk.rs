@@ -45,6 +45,12 @@ impl DiskProblem {
         )
     }
 
+    /// Describes the problem of the disk with this folder, and what to do before a command is run again.
+    pub fn sentence_for_retry(self, folder: impl Display) -> String {
+        let (state, remedy) = (self.state(), self.remedy());
+        format!("the disk of {folder} is {state}; {remedy}, and run the command again")
+    }
+
     const fn state(self) -> &'static str {
         match self {
             Self::Full => "full",

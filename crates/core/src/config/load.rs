@@ -133,6 +133,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         server: loader.server.clone(),
         traces: loader.traces.take(),
         url_passwords: Vec::new(),
+        has_errors: false,
         index: RosterIndex::default(),
     };
     for agent in std::mem::take(&mut loader.agents.agents) {
@@ -147,10 +148,12 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
     }
     std::mem::take(&mut loader.unused).report(&mut loader.problems);
     roster.url_passwords = std::mem::take(&mut loader.url_passwords);
+    let problems = loader.problems.finish();
+    roster.has_errors = problems.iter().any(|problem| problem.severity == Severity::Error);
     LoadedConfig {
         roster,
         shown: ShownConfig::new(shown, loader.agents.shown),
-        problems: loader.problems.finish(),
+        problems,
         sources: loader.sources,
         kept: loader.kept,
     }

@@ -66,26 +66,32 @@ impl ScheduleHold<'_> {
 
 /// Reasons that prevent the jobs of an agent's schedules from starting.
 #[derive(Debug)]
-pub struct Holds<'a>(HashMap<ScheduleId, Option<ScheduleHold<'a>>>);
+pub struct Holds<'a> {
+    agent: &'a Agent,
+    of_schedules: HashMap<ScheduleId, Option<ScheduleHold<'a>>>,
+}
 
 impl<'a> Holds<'a> {
-    pub fn of(agent: &Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
+    pub fn of(agent: &'a Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
         let of_schedule = |schedule: &Schedule| (schedule.id, snapshot.hold(schedule, now));
-        Self(agent.schedules.iter().map(of_schedule).collect())
+        Self { agent, of_schedules: agent.schedules.iter().map(of_schedule).collect() }
     }
 
     /// Returns the reason why a pending job may not start. During a pause, jobs that have had an attempt continue, and
     /// jobs by hand start; all other jobs of the schedule wait. A job whose schedule was removed does not start.
     pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
-        let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
-        let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };
+        let name = job.schedule_name.as_ref().filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
+        if self.agent.schedule(Some(name)).is_none() {
+            return Some(ScheduleHold::Removed);
+        }
+        let held = self.of_schedules.get(&job.schedule?)?;
         held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
 
     /// Returns the reason why the job of a firing may not start once it is created. The firing has no job yet. A firing
     /// by hand only waits if its schedule was removed.
     pub fn firing(&self, firing: &Preparing) -> Option<ScheduleHold<'a>> {
-        let Some(held) = self.0.get(&firing.schedule) else { return Some(ScheduleHold::Removed) };
+        let Some(held) = self.of_schedules.get(&firing.schedule) else { return Some(ScheduleHold::Removed) };
         held.filter(|_| !firing.key.is_by_hand())
     }
 }

@@ -81,22 +81,23 @@ impl Snapshot {
 
     /// Returns the waiting job that gets the next free place of the agent. A firing without a job may come before it.
     pub fn next_to_start(&self, agent: &Agent, now: Timestamp) -> Option<&LiveJob> {
-        self.ready_in_order(agent, now).next()
+        self.ready_in_order(agent, now).into_iter().next()
     }
 
     /// Returns the waiting job of a schedule that starts first.
     pub fn first_ready(&self, agent: &Agent, schedule: ScheduleId, now: Timestamp) -> Option<&LiveJob> {
-        self.ready_in_order(agent, now).find(|job| job.schedule == Some(schedule))
+        self.ready_in_order(agent, now).into_iter().find(|job| job.schedule == Some(schedule))
     }
 
     /// Returns the pending jobs of an agent whose time has come, in the order in which they start. Jobs that their
     /// schedule or a usage limit holds are left out.
-    fn ready_in_order(&self, agent: &Agent, now: Timestamp) -> impl Iterator<Item = &LiveJob> {
+    fn ready_in_order(&self, agent: &Agent, now: Timestamp) -> Vec<&LiveJob> {
         let holds = Holds::of(agent, self, now);
         let jobs = self.starting_order(agent).into_iter().map(|(job, _)| job);
-        jobs.filter(move |job| {
+        let is_free = |job: &&LiveJob| {
             job.is_ready(now) && holds.job(job).is_none() && self.limit_of(agent, job, now).is_none()
-        })
+        };
+        jobs.filter(is_free).collect()
     }
 
     /// Describes the jobs and firings that come before a job that waits for a place of its agent.

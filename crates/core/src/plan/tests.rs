@@ -101,6 +101,7 @@ impl Scene {
             id: JobId::new(jiff::civil::date(2026, 1, 5), number),
             agent: "a".parse().unwrap(),
             schedule: of_schedule,
+            schedule_name: of_schedule.map(|_| "s".parse().unwrap()),
             by_trigger: origin == "clock",
             item: None,
             began_at: matches!(state, LiveState::Running { .. }).then(|| at("09:30")),

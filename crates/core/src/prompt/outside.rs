@@ -79,19 +79,19 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// Assembles the prompt with at most [`PROMPT_CAP`] bytes. If it is too long, the longest values are cut first, so that
-/// own text and the ends of fences remain. If that is not enough, the end of the prompt is cut.
+/// Assembles the prompt. Own text and the ends of fences are never cut. If the prompt is longer than [`PROMPT_CAP`] bytes
+/// and its own text, the longest values are cut.
 pub(super) fn assemble(parts: &[PromptPart]) -> String {
+    let own_length = |part: &PromptPart| match part {
+        PromptPart::Own(text) => text.len(),
+        PromptPart::Value(_) => 0,
+    };
+    let longest = PROMPT_CAP + parts.iter().map(own_length).sum::<usize>();
     let mut cap = VALUE_CAP;
     loop {
         let prompt = PromptBuilder::of(parts, cap);
-        if prompt.len() <= PROMPT_CAP {
+        if prompt.len() <= longest || cap <= MAX_MARKER_LENGTH {
             return prompt;
-        }
-        if cap <= MAX_MARKER_LENGTH {
-            let mut cut = String::new();
-            push_cut(&mut cut, &prompt, 0, PROMPT_CAP, char::len_utf8);
-            return cut;
         }
         cap /= 2;
     }

@@ -416,7 +416,7 @@ fn long_values_are_cut_with_a_note() {
         let text = "{{title}}\n{{body}}\n{{issue.body}}\n{{url}}\n{{title}}\n{{body}}\nThe end.";
         let template = parse(text, Variables::of("interval", true)).unwrap();
         let prompt = build_prompt(&template, &parts.context());
-        assert!(prompt.len() <= PROMPT_CAP, "{}", prompt.len());
+        assert!(prompt.len() <= PROMPT_CAP + 1_000, "{}", prompt.len());
         assert_eq!(prompt.matches(" bytes cut …]").count(), 7);
         assert!(prompt.contains("\nThe end.\n\n## Work Item: `ttt"));
         assert!(prompt.ends_with("- **URL:** https://github.com/org/repo/issues/42"));
@@ -427,9 +427,15 @@ fn long_values_are_cut_with_a_note() {
             &one[one.len() - 40..]
         );
     }
-    let (template, _) = Template::parse_lenient(&"x".repeat(300_000), Variables::of("interval", true));
-    let prompt = build_prompt(&template, &parts.context());
-    assert!(prompt.len() <= PROMPT_CAP && prompt.ends_with(" bytes cut …]"));
+}
+
+/// The text of the owner is passed on unchanged; only values are cut.
+#[test]
+fn long_own_text_is_not_cut() {
+    let long = "x".repeat(300_000);
+    let parts = Parts::of("interval");
+    let (template, _) = Template::parse_lenient(&long, Variables::of("interval", true));
+    assert_eq!(build_prompt(&template, &parts.context()), long);
 }
 
 proptest! {
@@ -488,7 +494,7 @@ proptest! {
         let mut parts = Parts::of("cron");
         parts.task.body = body.repeat(times);
         let rendered = parts.render(&"{{body}}\n".repeat(places)).unwrap();
-        prop_assert!(rendered.len() <= PROMPT_CAP);
+        prop_assert!(rendered.len() <= PROMPT_CAP + 2 * places);
         let all = parts.task.body.len() * places;
         prop_assert!(all < PROMPT_CAP && parts.task.body.len() < VALUE_CAP || rendered.contains(" bytes cut …]"));
     }

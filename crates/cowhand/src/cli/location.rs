@@ -150,7 +150,20 @@ impl FleetLocation {
         Some(refusal.to_string())
     }
 
-    /// Returns advice if a start would fail because of another daemon, the disk, another store, or errors in the config.
+    /// Describes why no daemon can start if the disk of the state folder cannot be written.
+    fn disk_problem(&self) -> Option<String> {
+        let folder = self.state.path();
+        DiskProblem::find(folder).map(|problem| problem.sentence_without_daemon(folder.display()))
+    }
+
+    /// Describes why no daemon can use the state folder; `None` if one can.
+    fn unusable_state(&self) -> Option<String> {
+        let error = self.state.check().and_then(|()| self.state.check_files()).err()?;
+        Some(format!("no daemon can start, because the state folder cannot be used: {error}"))
+    }
+
+    /// Returns advice if a start would fail because of another daemon, the disk, the state folder, another store, or errors
+    /// in the config.
     fn instead_of_start(&self) -> Option<String> {
         let FromDisk { loaded, files, .. } = config::load(&self.config);
         if let Some(part) = self.running_part(&files) {
@@ -161,10 +174,9 @@ impl FleetLocation {
             ));
         }
         let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else {
-            let folder = self.state.path();
-            let of_disk = DiskProblem::find(folder);
-            return of_disk
-                .map(|problem| problem.sentence_without_daemon(folder.display()))
+            return self
+                .disk_problem()
+                .or_else(|| self.unusable_state())
                 .or_else(|| self.refusal_text())
                 .or_else(|| (loaded.errors() > 0).then(|| CORRECT_CONFIG.to_owned()));
         };
@@ -243,7 +255,13 @@ impl FleetLocation {
     /// Connects to the daemon or, if none runs, opens the store alone.
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
         if let Some(client) = Client::of_daemon(&self.state).await? {
-            return Ok(Connection { client, location: self, ended_note: None, _empty_folder: None });
+            return Ok(Connection {
+                client,
+                location: self,
+                ended_note: None,
+                has_config_errors: false,
+                _empty_folder: None,
+            });
         }
         self.open_store().await.map_err(without_daemon)
     }
@@ -294,9 +312,10 @@ impl FleetLocation {
         let program = std::env::current_exe().map_err(|error| {
             Failure::new(Exit::CannotRunHere, format!("cannot find this program: {error}"))
         })?;
+        let has_config_errors = loaded.errors() > 0;
         let api = Api::alone(store, self.state.clone(), loaded.roster, sources, redactor, program);
         let client = Client::of_person(api);
-        Ok(Connection { client, location: self, ended_note, _empty_folder: empty })
+        Ok(Connection { client, location: self, ended_note, has_config_errors, _empty_folder: empty })
     }
 
     /// Returns the note that the config has errors, or that its file does not exist.
@@ -388,12 +407,23 @@ pub(super) struct Connection<'p> {
     location: &'p FleetLocation,
     /// Sentence about jobs that have ended and are not settled, if no daemon runs.
     ended_note: Option<String>,
+    /// Set if no daemon runs and the config has errors.
+    has_config_errors: bool,
     _empty_folder: Option<TempDir>,
 }
 
 impl Connection<'_> {
     pub(super) const fn location(&self) -> &FleetLocation {
         self.location
+    }
+
+    pub(super) const fn has_config_errors(&self) -> bool {
+        self.has_config_errors
+    }
+
+    /// Describes the problem of the disk, if no daemon runs and none can start because of it.
+    pub(super) fn disk_problem(&self) -> Option<String> {
+        self.is_alone().then(|| self.location.disk_problem()).flatten()
     }
 
     /// Opens the store of the daemon, which has ended. Fails if the config names another store by now.

@@ -41,12 +41,20 @@ pub(super) async fn show(
     if jobs.is_empty() && gone.is_none() && gone_schedule.is_none() {
         return Err(problem.into());
     }
+    let is_known = !client.has_config_errors();
     if json {
         let records: Vec<&JobRecord> = jobs.iter().map(|listed| &listed.job).collect();
         print::json(&json!({
-            "agent": agent, "schedule": schedule, "in_config": false, "daemon_running": !client.is_alone(),
+            "agent": agent, "schedule": schedule, "in_config": is_known.then_some(false), "daemon_running": !client.is_alone(),
             "gone": gone, "gone_schedule": gone_schedule, "jobs": records,
         }));
+        return Ok(());
+    }
+    if !is_known {
+        let name = schedule.map_or_else(|| agent.to_string(), |schedule| format!("{agent}/{schedule}"));
+        let advice = "correct them (`cowhand config check` shows them)";
+        print::prose(&format!("{name} cannot be read, because the config has errors; {advice}."), 2);
+        print_jobs(&jobs);
         return Ok(());
     }
     let is_in_config = status.agents.iter().any(|view| view.name == *agent);
@@ -56,9 +64,13 @@ pub(super) async fn show(
         _ => removed_agent_sentence(agent, gone),
     };
     print::prose(&format!("{}: {sentence}.", print::styled("not in the config", print::ODD)), 2);
+    print_jobs(&jobs);
+    Ok(())
+}
+
+fn print_jobs(jobs: &[ListedJob]) {
     if !jobs.is_empty() {
         print::line("");
-        jobs::table(&jobs, Timestamp::now()).print();
+        jobs::table(jobs, Timestamp::now()).print();
     }
-    Ok(())
 }

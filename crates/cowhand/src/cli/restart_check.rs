@@ -41,7 +41,8 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
         let report = format!("{}\n{}", report::render(&loaded, &current_dir, true), report::summary(&loaded));
         return Err(Failure::new(Exit::Config, report));
     }
-    location.state.create().map_err(|error| unusable(location, &error))?;
+    let usable = location.state.create().and_then(|()| location.state.check_files());
+    usable.map_err(|error| unusable(location, &error))?;
     let daemon = client.get::<StatusView>("status").await?.daemon;
     if let Some(problem) = &daemon.store_problem {
         return Err(Failure::new(Exit::CannotRunHere, problem));

@@ -1,5 +1,6 @@
 //! `cowhand restore`: replaces the store with a backup.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,6 +15,7 @@ use cowhand_engine::backup::restore::{Restored, restore};
 use cowhand_engine::config;
 use cowhand_engine::fleet::FleetError;
 use cowhand_store::StoreError;
+use cowhand_system::disk::DiskProblem;
 
 #[derive(Debug, Args)]
 pub(super) struct RestoreArgs {
@@ -47,15 +49,28 @@ impl RestoreArgs {
         };
         let restored = wait(async {
             let restored = restore(&self.file, &location.state, Timestamp::now()).await;
-            restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
+            restored.map_err(|error| failure(&error, location.state.path()))
         })?;
-        let Restored { contents, replaced, replaced_log, output_error } = restored;
+        let Restored { contents, replaced, replaced_log, output_error, revoked_tokens } = restored;
         if let Some(output_error) = output_error {
             print::note(format!("the output of some jobs may not match the store: {output_error}"));
         }
-        let value = json!({ "file": self.file, "jobs": contents.jobs, "replaced": replaced });
+        let revoked_tokens = revoked_tokens.unwrap_or_else(|error| {
+            print::note(format!(
+                "the previous store cannot be read ({error:#}), so tokens that were revoked after the backup are valid again; \
+                 `cowhand token list` shows them, and `cowhand token revoke NAME` revokes one"
+            ));
+            Vec::new()
+        });
+        let value = json!({
+            "file": self.file, "jobs": contents.jobs, "replaced": replaced, "revoked_tokens": revoked_tokens,
+        });
         let sentence = format!("restored {} from {}", job_count_in_words(contents.jobs), self.file.display());
         print::done(&sentence, &value, self.json);
+        if !revoked_tokens.is_empty() && !self.json {
+            let names = revoked_tokens.join(", ");
+            print::line(format!("tokens that were revoked after the backup stay revoked: {names}"));
+        }
         if let Some(replaced) = replaced.filter(|_| !self.json) {
             print::line(format!("the previous store was moved to {}", replaced.display()));
         }
@@ -66,5 +81,17 @@ impl RestoreArgs {
             ));
         }
         Ok(())
+    }
+}
+
+/// Returns the failure of a restore. A full or read-only disk of the state folder is not the fault of the backup.
+fn failure(error: &anyhow::Error, folder: &Path) -> Failure {
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kinds.filter_map(DiskProblem::of).next() {
+        Some(problem) => {
+            let problem = problem.sentence_for_retry(folder.display());
+            Failure::new(Exit::CannotRunHere, format!("{error}: {problem}; nothing was changed"))
+        }
+        None => Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")),
     }
 }

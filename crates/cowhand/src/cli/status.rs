@@ -73,7 +73,8 @@ impl StatusArgs {
         FleetLocation::without_refusal_note();
         FleetLocation::without_ended_note();
         if self.json {
-            status.daemon.store_problem = status.daemon.store_problem.or(store_change);
+            status.daemon.store_problem =
+                status.daemon.store_problem.or(store_change).or_else(|| client.disk_problem());
             print::json(&status);
             return Ok(());
         }

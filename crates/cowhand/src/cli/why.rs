@@ -71,7 +71,7 @@ impl WhyAnswer {
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
         skipped_files.retain(|skipped| skipped.taken_by.iter().any(takes));
-        let store_problem = daemon.store_problem;
+        let store_problem = daemon.store_problem.or_else(|| client.disk_problem());
         Ok(Self { schedule, firings, given_up, skipped_files, store_problem, has_more })
     }
 
@@ -139,7 +139,8 @@ impl WhyArgs {
             }));
             return Ok(());
         }
-        status::print_store_problem(answer.store_problem.as_deref());
+        // Without a daemon, the answer states why none can start.
+        status::print_store_problem(answer.store_problem.as_deref().filter(|_| !is_alone));
         answer.print(is_alone.then(|| client.location()), is_alone, now);
         print_refusal(&agent, now);
         let more = limit.saturating_mul(10).min(MAX_FIRINGS);
@@ -154,6 +155,7 @@ impl WhyArgs {
         };
         let StatusView { daemon, given_up: mut untaken, mut skipped_files, mut gone_schedules, .. } =
             client.get("status").await?;
+        let store_problem = daemon.store_problem.or_else(|| client.disk_problem());
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
         // Files of the agent's schedules are shown with the schedules.
         let is_of_schedule = |by: &TakenBy| by.agent == agent.name;
@@ -170,13 +172,13 @@ impl WhyArgs {
         let (is_alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
             print::json(&json!({
-                "agent": agent.name, "daemon_running": !is_alone, "store_problem": daemon.store_problem,
+                "agent": agent.name, "daemon_running": !is_alone, "store_problem": store_problem,
                 "schedules": answers, "followup_refused": agent.followup_refused, "given_up": untaken,
                 "skipped_files": skipped_files, "gone_schedules": gone_schedules,
             }));
             return Ok(());
         }
-        status::print_store_problem(daemon.store_problem.as_deref());
+        status::print_store_problem(store_problem.as_deref().filter(|_| !is_alone));
         if answers.is_empty() {
             print::prose(&format!("{name} has no schedules; `cowhand trigger {name}` makes a job"), 0);
         }

@@ -47,6 +47,38 @@ fn running_job_of_adopted_schedule_takes_a_place_of_new_agent() {
     wait_until("its end", || (scene.job(id)["status"] == "completed").then_some(()));
 }
 
+/// A waiting job of an adopted schedule waits for its own schedule, also if its agent is in the config again.
+#[test]
+fn waiting_job_of_adopted_schedule_waits_for_its_own_schedule() {
+    let agent = |name: &str, schedules: &str| {
+        format!(
+            "  - name: {name}\n    runtime: command\n    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']\n    \
+             schedules: {{{schedules}}}\n"
+        )
+    };
+    let scene = Scene::with(&format!("agents:\n{}", agent("old", "m: {type: manual}")));
+    scene.start();
+    let trigger = || scene.json(&["trigger", "old", "m"])["id"].as_str().unwrap().to_owned();
+    let (first, second) = (trigger(), trigger());
+    wait_until("the first to start", || (scene.job(&first)["status"] == "running").then_some(()));
+    let adopting = agent("new", "n: {type: manual, adopt: old/m}");
+    let load = |agents: &str| {
+        scene.write("cowhand.yaml", &format!("agents:\n{agents}"));
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+    };
+    load(&adopting);
+    scene.go();
+    wait_until("the first to end", || (scene.job(&first)["status"] == "completed").then_some(()));
+    load(&format!("{adopting}{}", agent("old", "other: {type: manual}")));
+    for verb in [&["job", &second][..], &["why", "old"], &["status", "old"]] {
+        let said = words(&scene.run(verb).stdout);
+        assert!(said.contains("not in the config") || said.contains("no longer in the config"), "{verb:?}: {said}");
+    }
+    assert_eq!(scene.job(&second)["status"], "pending");
+    load(&format!("{}{}", agent("new", "n: {type: manual}"), agent("old", "m: {type: manual}")));
+    wait_until("the second to end", || (scene.job(&second)["status"] == "completed").then_some(()));
+}
+
 /// The advice about firings of a removed agent works.
 #[test]
 fn firing_of_removed_agent_continues_in_another_agent() {

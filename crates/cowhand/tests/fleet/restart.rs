@@ -168,3 +168,30 @@ fn restart_refuses_unreadable_start_options() {
     assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
     assert!(scene.json(&["status"])["daemon"]["url"].is_null());
 }
+
+/// A file of the state folder that a start would refuse is found before the old daemon is stopped.
+#[test]
+fn restart_is_refused_if_a_file_of_the_state_folder_is_damaged() {
+    for (name, problem) in [("job-key", "is damaged"), ("node", "is empty")] {
+        let scene = Scene::started();
+        scene.write(&format!(".cowhand/{name}"), "");
+        let said = scene.run(&["restart"]);
+        assert_eq!(said.code, Some(6), "{}", said.stderr);
+        assert!(
+            said.stderr.contains(problem) && said.stderr.contains("Nothing was stopped"),
+            "{}",
+            said.stderr
+        );
+        let doctor = scene.run(&["doctor"]);
+        assert!(
+            doctor.stdout.contains("FAIL  state folder") && doctor.stdout.contains(problem),
+            "{}",
+            doctor.stdout
+        );
+        assert_eq!(scene.run(&["stop"]).code, Some(0));
+        let status = scene.run(&["status"]).stdout;
+        assert!(status.contains(problem) && !status.contains("starts it"), "{status}");
+        std::fs::remove_file(scene.root.join(".cowhand").join(name)).unwrap();
+        scene.start();
+    }
+}

@@ -85,6 +85,8 @@ fn read_only(folder: &str) -> String {
 fn verbs_work_on_full_disk_and_report_it() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
+    let saved = fleet.outside().join("saved.db");
+    assert_eq!(fleet.run(&["backup", saved.to_str().unwrap()]).status.code(), Some(0));
     let token = said(&fleet, &["token", "create", "reader", "--scope", "read"]);
     let token = token.lines().find(|line| line.starts_with("cow_")).unwrap().to_owned();
     tmpfs::fill(fleet.namespace(), &fleet.path());
@@ -125,14 +127,33 @@ fn verbs_work_on_full_disk_and_report_it() {
     let cannot_start = format!(
         "the disk of {folder} is full, so no daemon can start; free space on it, and then start it with `cowhand -c"
     );
-    for verb in [&["doctor"][..], &["status"], &["trigger", "a"], &["start", "-d"], &["start"]] {
+    for verb in [
+        &["doctor"][..],
+        &["status"],
+        &["status", "--json"],
+        &["why", "a/hook"],
+        &["why", "a/hook", "--json"],
+        &["why", "a", "--json"],
+        &["schedule", "list"],
+        &["schedule", "show", "a/hook"],
+        &["trigger", "a"],
+        &["start", "-d"],
+        &["start"],
+    ] {
         // A verb that closes the store frees the space of its log.
         tmpfs::fill(fleet.namespace(), &fleet.path());
         let said = said(&fleet, verb);
         assert!(said.contains(&cannot_start) && !said.contains("by itself"), "{verb:?}: {said}");
         assert!(!said.contains("starts it"), "{verb:?}: {said}");
     }
+    tmpfs::fill(fleet.namespace(), &fleet.path());
+    let restore = fleet.run(&["restore", saved.to_str().unwrap()]);
+    let message = String::from_utf8_lossy(&restore.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = format!("the disk of {folder} is full; free space on it, and run the command again");
+    assert!(message.contains(&expected) && message.contains("nothing was changed"), "{message}");
+    assert_eq!(restore.status.code(), Some(6), "{message}");
     tmpfs::free(fleet.namespace(), &fleet.path());
+    assert_eq!(fleet.run(&["restore", saved.to_str().unwrap()]).status.code(), Some(0), "as advised");
     let doctor = said(&fleet, &["doctor"]);
     assert!(doctor.contains("ok    state folder: "), "{doctor}");
 }

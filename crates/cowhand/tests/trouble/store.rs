@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::http::{deliver, get};
+use super::http::{deliver, get, get_with_token};
 use super::{Fleet, refused, start, wait_for};
 
 fn said(fleet: &Fleet, arguments: &[&str]) -> String {
@@ -89,6 +89,60 @@ fn store_without_its_wal_file_refuses_deliveries() {
     fs::remove_file(fleet.path().join(".cowhand/store.db-wal")).unwrap();
     // The file was removed, and is replaced as soon as another connection is opened.
     refuses_and_says_why(&fleet, "store.db-wal, but this file was re");
+}
+
+/// A token that was revoked after the backup does not become valid again.
+#[test]
+fn revoked_token_stays_revoked_after_restore() {
+    let mut fleet = Fleet::started();
+    let create = |name: &str| {
+        let output = fleet.run(&["token", "create", name, "--scope", "admin"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().find(|line| line.starts_with("cow_")).unwrap().to_owned()
+    };
+    let (leaked, kept) = (create("leaked"), create("kept"));
+    let saved = fleet.path().join("saved.db");
+    assert_eq!(fleet.run(&["backup", saved.to_str().unwrap()]).status.code(), Some(0));
+    assert_eq!(fleet.run(&["token", "revoke", "leaked"]).status.code(), Some(0));
+    assert_eq!(fleet.run(&["stop"]).status.code(), Some(0));
+    fleet.ended();
+    let restore = fleet.run(&["restore", saved.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&restore.stdout);
+    assert!(text.contains("tokens that were revoked after the backup stay revoked: leaked"), "{text}");
+    fleet.start();
+    let answers =
+        [&leaked, &kept].map(|token| get_with_token(fleet.place(), "/api/v1/status", token).unwrap().status);
+    assert_eq!(answers, [401, 200]);
+}
+
+/// A store that lost its newest data does not know the agent that runs. No verb calls this in order, and no daemon starts
+/// and ends the agent.
+#[test]
+fn store_that_lost_its_wal_file_does_not_end_agents() {
+    let mut fleet = Fleet::started();
+    assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
+    wait_for("the first job to end", || ended(&fleet) == 1);
+    assert_eq!(fleet.run(&["stop"]).status.code(), Some(0));
+    fleet.ended();
+    fleet.start();
+    assert_eq!(fleet.run(&["trigger", "waiter", "-p", "x"]).status.code(), Some(0));
+    wait_for("the job to run", || statuses(&fleet).contains(&"running".to_owned()));
+    fs::remove_file(fleet.path().join(".cowhand/store.db-wal")).unwrap();
+    let saved = fleet.path().join("saved.db");
+    assert_eq!(fleet.run(&["backup", saved.to_str().unwrap()]).status.code(), Some(0));
+    let stop = fleet.run(&["stop", "--keep-agents", "--json"]);
+    let stopped: serde_json::Value = serde_json::from_slice(&stop.stdout).unwrap();
+    assert_eq!(stopped["running"], 1, "{stopped}");
+    fleet.ended();
+    for verb in [&["status"][..], &["doctor"], &["start", "-d"]] {
+        let output = fleet.run(verb);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("store.db has lost its newest data"), "{verb:?}: {text}");
+    }
+    assert_eq!(fleet.run(&["restore", saved.to_str().unwrap()]).status.code(), Some(0));
+    fleet.start();
+    wait_for("the agent to be known", || statuses(&fleet).contains(&"running".to_owned()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::io;
 use cowhand_core::id::JobId;
 
 use super::orphans::all_running;
-use crate::error::{DamagedRecord, FleetError, OtherStore, UnsettledJobs};
+use crate::error::{DamagedRecord, FleetError, LostData, OtherStore, UnsettledJobs};
 use crate::prune::files::entries;
 use crate::state::{StateFolder, StoreMark};
 use cowhand_run::attempt::Attempt;
@@ -37,7 +37,7 @@ pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Res
         return Ok(());
     }
     if Store::check_location(location).await?.as_ref() == Some(&mark.id) {
-        return Ok(());
+        return if store.is_none() { refuse_older_store(state, jobs) } else { Ok(()) };
     }
     Err(other_store(state, mark, jobs))
 }
@@ -56,10 +56,22 @@ fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
         Ok(Some(mark)) if is_postgres(&mark.location) => Err(other_store(state, mark, jobs)),
         Ok(_) => {
             let database = state.database().display().to_string();
-            Err(FleetError::StoreGone { database, jobs: Box::new(jobs) })
+            Err(FleetError::StoreGone { database, lost: LostData::All, jobs: Box::new(jobs) })
         }
         Err(error) => Err(damaged(state, &error, jobs)),
     }
+}
+
+/// Returns an error if the file of the store does not know attempts that still run. It knew them when they were started,
+/// so it has lost its newest data since then. `restore` removes the record of the store, so that this check does not
+/// apply to a restored store.
+fn refuse_older_store(state: &StateFolder, jobs: UnsettledJobs) -> Result<(), FleetError> {
+    let file = state.database();
+    if Store::unknown_jobs(&file, &jobs.running)?.is_empty() {
+        return Ok(());
+    }
+    let database = file.display().to_string();
+    Err(FleetError::StoreGone { database, lost: LostData::Newest, jobs: Box::new(jobs) })
 }
 
 /// Returns the record of the store that the last daemon used, if `store` is another one. If `store` cannot be read, its

@@ -15,7 +15,7 @@ use rows::RestoredRows;
 use super::{BackupCounts, inspect, scratch};
 use crate::state::StateFolder;
 use cowhand_store::file::{self, beside};
-use cowhand_store::{BackupFile, Store};
+use cowhand_store::{BackupFile, RevokedToken, Store};
 use cowhand_system::named_file;
 use cowhand_system::remove::missing_is_ok;
 
@@ -29,6 +29,9 @@ pub struct Restored {
     pub replaced_log: Option<PathBuf>,
     /// Error that prevented the output of a job from matching the store.
     pub output_error: Option<io::Error>,
+    /// Names of the tokens that were valid in the backup and revoked in the replaced store. They are revoked again. An
+    /// error if the replaced store cannot be read.
+    pub revoked_tokens: anyhow::Result<Vec<String>>,
 }
 
 /// Replaces the store with the backup `from`, and makes the output files of jobs match it. The caller must hold the
@@ -65,6 +68,9 @@ async fn restore_by(
     let files = scratch(state)?;
     take_out(&mut backup, files.path())?;
     let rows = RestoredRows(backup.known_rows()?);
+    let former = state.database();
+    let revoked = if former.exists() { RevokedToken::all(&former) } else { Ok(Vec::new()) };
+    let revoked_tokens = revoked.and_then(|revoked| backup.revoke_tokens(&revoked));
     backup.close()?;
     let (replaced, replaced_log) = swap(copy, &state.database(), now)?;
     // The cursors belong to the event log of the replaced store.
@@ -77,7 +83,8 @@ async fn restore_by(
     rows.remove_unknown(state);
     let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
-    Ok(Restored { contents, replaced, replaced_log, output_error: matched.err() })
+    let output_error = matched.err();
+    Ok(Restored { contents, replaced, replaced_log, output_error, revoked_tokens })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {

@@ -115,17 +115,33 @@ impl fmt::Display for DamagedRecord {
     }
 }
 
-/// Describes that the file of the store is missing while agents or hooks run.
-pub(super) fn store_gone(database: &str, jobs: &UnsettledJobs) -> String {
+/// Data that the file of a store has lost while agents or hooks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostData {
+    /// The file is missing.
+    All,
+    /// The file does not know jobs that run, because its write-ahead log was removed or an older file replaced it.
+    Newest,
+}
+
+/// Describes that the file of the store is missing, or is older than its jobs, while agents or hooks run.
+pub(super) fn store_gone(database: &str, lost: LostData, jobs: &UnsettledJobs) -> String {
     let parts = jobs.running_parts();
     let running: BTreeSet<_> = jobs.running.iter().chain(&jobs.running_hooks).cloned().collect();
     let running = list(&Vec::from_iter(running));
     let keepers = jobs.keepers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    format!(
-        "{database} does not exist, but {parts} of its jobs still run ({running}). With a new store they would be ended and the \
-         history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty history, end the \
-         {parts} first with `kill {keepers}`"
-    )
+    match lost {
+        LostData::All => format!(
+            "{database} does not exist, but {parts} of its jobs still run ({running}). With a new store they would be ended and \
+             the history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty history, \
+             end the {parts} first with `kill {keepers}`"
+        ),
+        LostData::Newest => format!(
+            "{database} has lost its newest data, because its write-ahead log was removed or an older file replaced it: {parts} \
+             of its jobs still run ({running}), and it does not know all of them. Restore a newer backup with `cowhand \
+             restore FILE`, or, to continue with the older data, end the {parts} first with `kill {keepers}`"
+        ),
+    }
 }
 
 fn end_keepers(jobs: &UnsettledJobs) -> String {

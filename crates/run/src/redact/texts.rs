@@ -44,9 +44,6 @@ const FREE_TEXT_KEYS: [&str; 27] = [
 const ADVICE_KEYS: [&str; 8] =
     ["message", "last_error", "prepare_error", "adopt_note", "note", "why", "detail", "skip_note"];
 
-/// Keys of a config whose values are names.
-const CONFIG_NAME_KEYS: [&str; 3] = ["name", "type", "runtime"];
-
 impl Redactor {
     /// Redacts a view or an answer that is written as JSON. Returns `None` if there is nothing to redact, or if the
     /// JSON is not valid.
@@ -79,8 +76,8 @@ impl Redactor {
         }
     }
 
-    /// Masks every known secret in the texts of a config. Keys, names, types and runtimes stay, because other parts of
-    /// the config and other pages refer to them.
+    /// Masks every known secret in the texts of a config. Keys, types, runtimes and the names of agents and sub-fleets
+    /// stay, because other parts of the config and other pages refer to them.
     pub fn redact_config(&self, config: &mut Value) {
         match config {
             Value::String(_) => {
@@ -88,10 +85,26 @@ impl Redactor {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_config(item)),
             Value::Object(fields) => {
-                let texts = fields.iter_mut().filter(|(key, _)| !CONFIG_NAME_KEYS.contains(&key.as_str()));
-                texts.for_each(|(_, field)| self.redact_config(field));
+                for (key, field) in fields {
+                    match (key.as_str(), field) {
+                        ("type" | "runtime", _) => {}
+                        ("agents" | "fleets", Value::Array(items)) => {
+                            items.iter_mut().for_each(|item| self.redact_named(item));
+                        }
+                        (_, field) => self.redact_config(field),
+                    }
+                }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Masks the texts of an agent or a sub-fleet, except its name.
+    fn redact_named(&self, named: &mut Value) {
+        let name = named.get("name").cloned();
+        self.redact_config(named);
+        if let Some((own, name)) = named.get_mut("name").zip(name) {
+            *own = name;
         }
     }
 
@@ -144,9 +157,11 @@ mod tests {
     fn values_of_a_config_are_masked() {
         let redactor = Redactor::of(vec!["canary".to_owned(), "1234567".to_owned()]);
         let mut config = json!({"agents": [{"name": "canary", "command": ["feed", "a canary"], "limit": 1_234_567,
+            "hooks": {"after_run": [{"type": "shell", "name": "feed the canary"}]},
             "schedules": {"canary": {"type": "manual", "prompt": "Feed the canary."}}}]});
         redactor.redact_config(&mut config);
         let expected = json!({"agents": [{"name": "canary", "command": ["feed", "a ***"], "limit": 1_234_567,
+            "hooks": {"after_run": [{"type": "shell", "name": "feed the ***"}]},
             "schedules": {"canary": {"type": "manual", "prompt": "Feed the ***."}}}]});
         assert_eq!(config, expected);
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use cowhand_core::id::JobId;
 use serde::{Deserialize, Serialize};
 use sqlx::Connection;
 use sqlx::migrate::Migrator;
@@ -55,6 +56,18 @@ impl Store {
         let id: Option<String> = open::within_limit(&address, read).await?;
         check_version(&applied, &POSTGRES, &address)?;
         Ok(id.map(StoreId::new))
+    }
+
+    /// Returns those of the jobs that the store in this file does not have. The file is not changed.
+    pub fn unknown_jobs(path: &Path, jobs: &[JobId]) -> Result<Vec<JobId>, StoreError> {
+        let error_of = |error: rusqlite::Error| open::file_error(path, error.into());
+        let file = SqliteConnection::open(path, FileUse::ReadOnly).map_err(error_of)?;
+        // Ids of jobs contain no quotes.
+        let ids: Vec<String> = jobs.iter().map(|job| format!("'{job}'")).collect();
+        let known = file.column(&format!("select id from jobs where id in ({})", ids.join(", ")));
+        file.close().map_err(error_of)?;
+        let known: Vec<String> = unless_missing(known).map_err(|error| open::file_error(path, error))?;
+        Ok(jobs.iter().filter(|job| !known.iter().any(|id| id == job.as_str())).cloned().collect())
     }
 
     /// Returns the address of the store at `location` as [`Self::address`] does, without a connection; `None` if

@@ -1,7 +1,7 @@
 //! The reasons why a pending job does not run. Also the agents and schedules that are no longer in the config and still
 //! have jobs or firings.
 
-use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
+use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
 use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
 use cowhand_core::policy::ClosedBy;
@@ -53,8 +53,12 @@ pub struct RemovedSchedule {
 
 impl RemovedAgent {
     /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last.
+    /// With errors in the config, it is not known which agents were removed.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
+        if roster.has_errors {
+            return gone;
+        }
         for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
             let agent = Self::entry(&mut gone, &job.agent);
             if let Some(adopter) = roster.agents.iter().find(|adopter| job.takes_place_of(adopter)) {
@@ -118,15 +122,17 @@ impl RemovedAgent {
 
 impl RemovedSchedule {
     /// Returns all removed schedules of a snapshot, in the order of their oldest jobs. Schedules without jobs come
-    /// last.
+    /// last. With errors in the config, it is not known which schedules were removed.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
-        let is_removed = |id: &ScheduleId| roster.schedule(*id).is_none();
+        if roster.has_errors {
+            return gone;
+        }
         let waiting = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
-        for job in waiting.filter(|job| roster.agent(&job.agent).is_some()) {
-            let record = job.schedule.filter(is_removed).and_then(|id| snapshot.schedules.get(&id));
-            if let Some(record) = record {
-                Self::entry(&mut gone, &job.agent, &record.name).queued += 1;
+        for job in waiting {
+            let (Some(agent), Some(name)) = (roster.agent(&job.agent), &job.schedule_name) else { continue };
+            if agent.schedule(Some(name)).is_none() {
+                Self::entry(&mut gone, &job.agent, name).queued += 1;
             }
         }
         for record in
@@ -176,6 +182,10 @@ fn firing_count_in_words(firings: usize) -> String {
         more => format!("{more} accepted firings without a job"),
     }
 }
+
+/// Reason why a job waits, if its agent or schedule may be missing only because of errors in the config.
+const CONFIG_ERRORS: &str = "the config has errors, and its agent or schedule cannot be read; correct them (`cowhand config check` \
+    shows them)";
 
 /// Describes how a person can handle jobs of a removed agent. `adopt` does not help, because it moves only firings to
 /// another agent, not jobs.
@@ -244,7 +254,8 @@ async fn of_pending(
     now: Timestamp,
 ) -> Result<Option<Waits>, ApiProblem> {
     let Some(agent) = roster.agent(job.agent()) else {
-        let message = removed_agent_advice(job.agent());
+        let message =
+            if roster.has_errors { CONFIG_ERRORS.to_owned() } else { removed_agent_advice(job.agent()) };
         return Ok(Some(Waits { reason: SkipReason::Removed, until: None, message }));
     };
     // The job may have begun after it was read.
@@ -311,7 +322,10 @@ fn in_snapshot(
         return Some(Waits { reason: SkipReason::OverBudget, until: over.until, message });
     }
     if let Some(hold) = hold {
-        let message = without_code(&hold.sentence()).to_owned();
+        let message = match hold {
+            ScheduleHold::Removed if roster.has_errors => CONFIG_ERRORS.to_owned(),
+            hold => without_code(&hold.sentence()).to_owned(),
+        };
         return Some(Waits { reason: hold.reason(), until: hold.until(), message });
     }
     if let Some((until, message)) = live.requeued_until(now) {

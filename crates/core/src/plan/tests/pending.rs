@@ -69,6 +69,7 @@ fn only_jobs_that_can_start_are_counted_before_a_pending_job() {
     assert_eq!(before(&scene), "1 job waits before it", "the requeued job keeps its place");
     let mut scene = manual().job("hand", PENDING).job("hand", PENDING);
     scene.snapshot.jobs[1].schedule = Some(ScheduleId::of(&"a".parse().unwrap(), &"gone".parse().unwrap()));
+    scene.snapshot.jobs[1].schedule_name = Some("gone".parse().unwrap());
     assert_eq!(before(&scene), "it is the next", "the schedule of the other job was removed");
     let agent = &scene.roster.agents[0];
     let next = scene.snapshot.next_to_start(agent, at("10:00")).map(|job| &job.id);

@@ -130,14 +130,11 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// Prints why no schedule can fire, if a daemon runs and cannot write its store. With `--json` the reason is printed as
-/// a note, because the JSON has no field for the reason.
+/// Prints why no schedule can fire, if the store or the disk cannot be written. With `--json` the reason is printed as a
+/// note, because the JSON has no field for the reason.
 async fn print_store_problem(client: &Connection<'_>, json: bool) -> Result<(), Failure> {
-    if client.is_alone() {
-        return Ok(());
-    }
-    let problem = client.get::<StatusView>("status").await?.daemon.store_problem;
-    match problem {
+    let of_daemon = client.get::<StatusView>("status").await?.daemon.store_problem;
+    match of_daemon.or_else(|| client.disk_problem()) {
         Some(problem) if json => print::note(format!("no new work is accepted: {problem}")),
         problem => status::print_store_problem(problem.as_deref()),
     }
