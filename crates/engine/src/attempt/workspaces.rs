@@ -142,7 +142,7 @@ async fn make(
 ) -> Result<WorkDir, WorkDirError> {
     let (store, now) = (&engine.store, engine.clock.now());
     let not_written = WorkDirError::NotWritten;
-    store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
+    store.record_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::point("workspace-noted");
     let stored = workspace.clone();
     let guard = git_guard(engine, workspace.kind, stoppable).await?;
@@ -192,7 +192,7 @@ pub(super) async fn take(
         return Ok(Err(NotContinued::WorkspaceGone(directory.to_owned())));
     };
     let (node, path) = (engine.home.node.clone(), folder.join(name));
-    Ok(match engine.store.take_workspace(node, path, job.clone()).await? {
+    Ok(match engine.store.give_workspace(node, path, job.clone()).await? {
         Some(_) => Ok(Some(directory.to_owned())),
         None => Err(NotContinued::WorkspaceBusy),
     })
