@@ -109,8 +109,8 @@ impl Store {
         .await
     }
 
-    /// Returns the workspace of a job on this node whose `since` is the latest, except workspaces of which only the branch
-    /// is left; `None` if there is none.
+    /// Returns the workspace of a job on this node whose `since` is the latest, except workspaces of which only the
+    /// branch is left; `None` if there is none.
     pub async fn workspace_of(
         &self,
         node: String,
