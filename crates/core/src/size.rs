@@ -104,7 +104,7 @@ pub enum SizeError {
     Empty,
     #[error("a size cannot be negative")]
     Negative,
-    #[error("a size cannot be 0; leave the key out for no limit")]
+    #[error("a size cannot be 0; leave the key out for its default")]
     Zero,
     #[error("{0:?} is not a whole number; use a smaller unit, for example 1500MB")]
     NotWhole(String),
@@ -116,7 +116,7 @@ pub enum SizeError {
     TooLarge,
 }
 
-/// Formats a size with about three digits: `12 B`, `3.4 KB`, `560 MB`.
+/// Formats a size, rounded down, with one decimal below 100 unless the unit is bytes: `12 B`, `3.4 KB`, `560 MB`.
 pub fn in_words(bytes: u64) -> String {
     let unit = DECIMAL_UNITS.into_iter().rev().find(|unit| bytes >= unit.1);
     let Unit(name, factor) = unit.unwrap_or(DECIMAL_UNITS[0]);

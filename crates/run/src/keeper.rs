@@ -27,8 +27,8 @@ use super::bounded::BoundedStreams;
 use super::caps::{CapsError, Groups, SpawnError};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
+use super::folder_access::{self, WRITE_RETRY_DELAY, log_error};
 use super::process::{self, ProcessIdentity};
-use super::reach::{self, WRITE_RETRY_DELAY, log_error};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, BwrapStatus};
 use super::shortage::{self, FOLDER_NOT_ACCESSIBLE};
@@ -102,7 +102,7 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
             attempt.remove_keeper_record()?;
             return Err(error);
         }
-        if !reach::was_inaccessible(attempt) && !shortage::is_shortage(&error.to_string()) {
+        if !folder_access::was_inaccessible(attempt) && !shortage::is_shortage(&error.to_string()) {
             return Err(error);
         }
         std::thread::sleep(WRITE_RETRY_DELAY);
@@ -158,7 +158,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
             _ = child_ended.recv() => {}
             // Without the folder, no daemon can find, read or stop the agent.
             _ = folder_check.tick(), if !orphaned => {
-                reach::restore(attempt);
+                folder_access::restore(attempt);
                 // A full disk may have room now.
                 if !attempt.has_agent() {
                     write_agent(attempt, watch.agent).ok();
@@ -177,7 +177,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         }
     }
     streams.finish()?;
-    reach::wait_until_accessible(attempt).await;
+    folder_access::wait_until_accessible(attempt).await;
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
     end_container(attempt).await?;
@@ -260,7 +260,9 @@ fn spawn(
     match write_agent(attempt, agent) {
         Ok(()) => {}
         // The keeper supervises the agent in any case, and records its process later.
-        Err(error) if shortage::is_shortage(&error.to_string()) || reach::was_inaccessible(attempt) => {
+        Err(error)
+            if shortage::is_shortage(&error.to_string()) || folder_access::was_inaccessible(attempt) =>
+        {
             log_error(attempt.folder(), &format!("cannot record the process of the agent: {error}"));
         }
         Err(error) => {
@@ -342,7 +344,7 @@ fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> Str
         io::ErrorKind::NotFound => {
             format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
         }
-        io::ErrorKind::PermissionDenied if reach::was_inaccessible(attempt) => {
+        io::ErrorKind::PermissionDenied if folder_access::was_inaccessible(attempt) => {
             format!("cannot start {program:?}: {FOLDER_NOT_ACCESSIBLE}: {error}")
         }
         io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),

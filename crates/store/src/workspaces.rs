@@ -1,7 +1,8 @@
 //! Workspaces: directories that each belong to one job, on one node.
 //!
 //! A row is written before the directory is made, and removed after the directory is removed, so that a killed process
-//! leaves no unknown directory.
+//! leaves no unknown directory. The column `since` is the time at which the row was recorded or its state was set;
+//! [`Store::give_workspace`] does not change it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {
-    NOTE_WORKSPACE =
+    RECORD_WORKSPACE =
         sqlite "insert into workspaces (node, path, job_id, agent, kind, repository, branch, base, state, since) \
         values ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9) on conflict (node, path) do update set job_id = excluded.job_id, \
         agent = excluded.agent, kind = excluded.kind, repository = excluded.repository, branch = excluded.branch, \
@@ -24,7 +25,7 @@ statements! {
         values ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9) on conflict (node, md5(path)) do update set job_id = excluded.job_id, \
         agent = excluded.agent, kind = excluded.kind, repository = excluded.repository, branch = excluded.branch, \
         base = excluded.base, state = 'making', keep_until = null, since = excluded.since";
-    TAKE_WORKSPACE = same "update workspaces set job_id = $3, state = 'used', keep_until = null where node = $1 and path = $2 \
+    GIVE_WORKSPACE = same "update workspaces set job_id = $3, state = 'used', keep_until = null where node = $1 and path = $2 \
         and state in ('used', 'kept') and (job_id = $3 or not exists (select 1 from jobs where jobs.id = workspaces.job_id \
         and jobs.status in ('pending', 'running')))";
     GET_WORKSPACE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
@@ -52,7 +53,7 @@ pub enum WorkspaceState {
     Branch,
 }
 
-/// A workspace and the state of its job.
+/// A workspace with its state, and the status of its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredWorkspace {
     pub workspace: Workspace,
@@ -70,7 +71,7 @@ impl StoredWorkspace {
 
 impl Store {
     /// Records a workspace that is about to be made.
-    pub async fn note_workspace(&self, workspace: Workspace, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn record_workspace(&self, workspace: Workspace, now: Timestamp) -> Result<(), StoreError> {
         let Workspace { node, path, job, agent, kind, repository, branch, base } = workspace;
         let args = args![
             node,
@@ -83,12 +84,13 @@ impl Store {
             base,
             now
         ];
-        self.write(move |tx| Box::pin(async move { tx.execute(NOTE_WORKSPACE, args).await.map(drop) })).await
+        self.write(move |tx| Box::pin(async move { tx.execute(RECORD_WORKSPACE, args).await.map(drop) }))
+            .await
     }
 
     /// Gives a workspace to `job`. Returns `None` if a live job other than `job` has it, or if its directory is not
     /// complete or already removed.
-    pub async fn take_workspace(
+    pub async fn give_workspace(
         &self,
         node: String,
         path: PathBuf,
@@ -97,7 +99,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let path = text(&path);
-                if tx.execute(TAKE_WORKSPACE, args![node.as_str(), path.as_str(), job.as_str()]).await? == 0 {
+                if tx.execute(GIVE_WORKSPACE, args![node.as_str(), path.as_str(), job.as_str()]).await? == 0 {
                     return Ok(None);
                 }
                 let row = tx.one(GET_WORKSPACE, args![node, path]).await?;
@@ -107,7 +109,8 @@ impl Store {
         .await
     }
 
-    /// Returns the newest workspace of a job on this node; `None` if there is none, or if only its branch is left.
+    /// Returns the workspace of a job on this node whose `since` is the latest, except workspaces of which only the
+    /// branch is left; `None` if there is none.
     pub async fn workspace_of(
         &self,
         node: String,
@@ -121,7 +124,7 @@ impl Store {
         .await
     }
 
-    /// Returns the newest workspace of a job on any node, even if only its branch is left.
+    /// Returns the workspace of a job on any node whose `since` is the latest, even if only its branch is left.
     pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -131,7 +134,7 @@ impl Store {
         .await
     }
 
-    /// Returns all workspaces of a node, the newest first.
+    /// Returns all workspaces of a node, the one with the latest `since` first.
     pub async fn workspaces(&self, node: String) -> Result<Vec<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(WORKSPACES_OF_NODE, args![node]).await?.iter().map(read).collect() })

@@ -78,11 +78,11 @@ fn as_created(job: JobRecord) -> JobRecord {
 }
 
 /// Returns the record at the start of an attempt. The first attempt has no session yet. A later attempt gets the
-/// current session of the job, which an earlier attempt usually began. The first attempt starts the run. If it never
-/// began, it is started again, and each of its events shows the time of that event as the start of the run.
+/// current session of the job, which an earlier attempt usually began. The run starts with the first attempt that
+/// begins. An event of an earlier attempt, which never began, shows its own time as the start of the run.
 fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
     let session_id = job.session_id.clone().filter(|_| attempt > 1);
-    let run_started_at = job.run_started_at.filter(|_| attempt > 1).or(Some(at));
+    let run_started_at = job.run_started_at.filter(|start| attempt > 1 && *start <= at).or(Some(at));
     let attempt_started_at = Some(at);
     let status = JobStatus::Running;
     JobRecord { status, session_id, attempt, run_started_at, attempt_started_at, ..as_created(job) }
@@ -118,7 +118,11 @@ mod tests {
     }
 
     fn carried(fact: Fact) -> JobRecord {
-        let at = "2026-01-01T00:05:00Z".parse().unwrap();
+        carried_at("2026-01-01T00:05:00Z", fact)
+    }
+
+    fn carried_at(at: &str, fact: Fact) -> JobRecord {
+        let at = at.parse().unwrap();
         let (job, agent) = (Some(record().id), Some(record().agent));
         let mut event = Event {
             seq: 1,
@@ -158,5 +162,20 @@ mod tests {
         assert_eq!(JobRecord { prompt: record().prompt, ..failed.clone() }, record());
         let prompt = failed.prompt.unwrap();
         assert!(prompt.len() < 17_000 && prompt.starts_with("xxx"), "a long text is cut");
+    }
+
+    /// The run of the record starts at 00:01.
+    #[test]
+    fn an_attempt_that_never_began_shows_its_own_start() {
+        for (attempt, at, run_started_at) in [
+            (1, "2026-01-01T00:00:30Z", "2026-01-01T00:00:30Z"),
+            (2, "2026-01-01T00:00:45Z", "2026-01-01T00:00:45Z"),
+            (3, "2026-01-01T00:01:00Z", "2026-01-01T00:01:00Z"),
+            (4, "2026-01-01T00:02:00Z", "2026-01-01T00:01:00Z"),
+        ] {
+            let started = carried_at(at, Fact::JobStarted { attempt, node: "n".into() });
+            assert_eq!(started.run_started_at, Some(run_started_at.parse().unwrap()), "attempt {attempt}");
+            assert_eq!(started.attempt_started_at, Some(at.parse().unwrap()), "attempt {attempt}");
+        }
     }
 }

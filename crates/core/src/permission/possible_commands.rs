@@ -1,7 +1,7 @@
-//! All commands that a text may run in a shell, for deny and ask rules. In doubt, a command is included: the result may
-//! contain commands that do not run, but no command that the text shows may be missing. The commands of a script, a
-//! Makefile or another file are not in the text. `sh`, bash and zsh count, so a text that they read differently has the
-//! commands of all readings.
+//! All commands that a text may run in a shell, for deny and ask rules. In doubt, a command is included: the result
+//! contains every command that the text shows, and may contain commands that do not run. It does not contain the
+//! commands of a script, a Makefile or another file, because these are not in the text. The shells are `sh`, bash and
+//! zsh. If they read a text differently, the result contains the commands of all readings.
 
 mod reader;
 
@@ -18,7 +18,7 @@ pub(super) enum Piece {
 }
 
 impl Piece {
-    /// Returns a text that a shell reads as this piece.
+    /// Returns what this piece adds to a text for a shell: the word itself, or a variable for a word that is not known.
     fn text(&self) -> &str {
         match self {
             Self::Known(word) => word,
@@ -96,7 +96,8 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
     true
 }
 
-/// Adds a command that may begin at any word. In a second reading, it ends at each `#`.
+/// Adds a command that may begin at any word, and its parts between the words that begin with `#`, because these words
+/// may begin comments.
 fn add_anywhere(words: Vec<Piece>, found: &mut Vec<Command>) {
     let is_comment = |word: &Piece| matches!(word, Piece::Known(word) if word.starts_with('#'));
     if words.iter().any(is_comment) {
@@ -156,8 +157,8 @@ fn add_text(word: &str, depth: u32, found: &mut Vec<Command>) -> bool {
     !is_text || collect(word, depth - 1, found)
 }
 
-/// Adds the commands of the value in `NAME=VALUE`, because `alias`, `env` or `make` may cause that the value is run later,
-/// with more words.
+/// Adds the commands of the value in `NAME=VALUE`, because `alias`, `env` or `make` may run the value later, with more
+/// words.
 fn add_value(word: &str, depth: u32, found: &mut Vec<Command>) -> bool {
     let Some((_, value)) = word.split_once('=').filter(|(_, value)| !value.trim().is_empty()) else {
         return true;

@@ -71,7 +71,8 @@ fn is_plain(text: &str) -> bool {
 /// Maximum number of bytes of a text that [`one_line`] returns.
 const LINE_CAP: usize = 1_000;
 
-/// Returns text from outside as one line without control characters, short enough for a variable or a table.
+/// Returns text from outside as one line without control characters except tabs, short enough for a variable or a
+/// table.
 pub fn one_line(text: &str) -> String {
     let PromptValue { text, cut, .. } = PromptValue::line(text);
     let mut line = String::new();

@@ -19,7 +19,7 @@ impl Agent {
         if let Some(server) = self.server_with_secret_url().filter(|_| runtime == Runtime::Codex) {
             let key = format!("mcp_servers.{server}.url");
             let why = format!(
-                "`{key}` contains a user name or a query, which may be secret, and Codex accepts it only as an argument, which every user of the machine can see; put secrets into `headers`"
+                "`{key}` contains a user name, a query or a fragment, which may be secret, and Codex accepts it only as an argument, which every user of the machine can see; put secrets into `headers`"
             );
             return Some(Unenforceable { key, why });
         }

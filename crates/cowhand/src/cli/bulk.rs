@@ -1,4 +1,4 @@
-//! Selects the jobs of verbs that act on many jobs, and asks the user to confirm.
+//! For verbs that act on many jobs (`retry`, `cancel`): selects the jobs, and asks the user to confirm.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -20,20 +20,21 @@ pub(super) struct BulkArgs {
     yes: bool,
 }
 
-/// Returns the job that is named, or none if a filter or `all` selects the jobs. Fails if the command has both, or
-/// neither.
+/// Returns the job that is named, or none if a filter or `--all` selects the jobs. Fails if the command has both, or
+/// neither. `all` is none for a verb without `--all`.
 pub(super) fn one_or_many<'n>(
     named: Option<&'n JobName>,
     many: &BulkArgs,
-    all: bool,
+    all: Option<bool>,
     verb: &str,
 ) -> Result<Option<&'n JobName>, Failure> {
-    match (named, many.filter.is_set() || all) {
+    match (named, many.filter.is_set() || all == Some(true)) {
         (Some(_), true) => Err(Failure::usage("name a job or give a filter, not both")),
         (None, false) => {
-            let message =
-                format!("name a job (`cowhand {verb} JOB`) or give a filter (`--agent`, `--status`, …)");
-            Err(Failure::usage(message))
+            let or_all = if all.is_some() { ", or `--all`" } else { "" };
+            Err(Failure::usage(format!(
+                "name a job (`cowhand {verb} JOB`) or give a filter (`--agent`, `--status`, …){or_all}"
+            )))
         }
         (named, _) => Ok(named),
     }

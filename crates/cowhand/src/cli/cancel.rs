@@ -33,7 +33,7 @@ pub(super) struct CancelArgs {
 impl CancelArgs {
     /// Cancels, and waits until the processes have ended, to print how they ended.
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let one = bulk::one_or_many(self.id.as_ref(), &self.many, self.all, "cancel")?;
+        let one = bulk::one_or_many(self.id.as_ref(), &self.many, Some(self.all), "cancel")?;
         location::ask(config, async |client| match one {
             Some(name) => {
                 let job: JobRecord = client.post(&format!("jobs/{name}/cancel"), &()).await?;

@@ -51,7 +51,7 @@ pub(super) struct ForkArgs {
 
 impl RetryArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let one = bulk::one_or_many(self.id.as_ref(), &self.many, false, "retry")?;
+        let one = bulk::one_or_many(self.id.as_ref(), &self.many, None, "retry")?;
         location::ask(config, async |client| match one {
             Some(name) => {
                 let job = client.post(&format!("jobs/{name}/retry"), &JobChanges::default()).await?;

@@ -235,7 +235,7 @@ impl WorkListArgs {
         }
         for queue in &page.untaken {
             print::note(format!(
-                "no schedule takes items from {queue}; add one, or `cowhand work claim ITEM` takes one by hand"
+                "no schedule takes items from {queue}; add a schedule, or take an item by hand with `cowhand work claim ITEM`"
             ));
         }
         if page.items.is_empty() {

@@ -37,7 +37,9 @@ pub(crate) enum CredentialsError {
          environment of the daemon, in .env or in `env`"
     )]
     NoAddress { variable: &'static str, model: String },
-    #[error("`credentials: outside` needs {variables} in the environment of the daemon or in .env")]
+    #[error(
+        "`credentials: outside` needs {variables}; set it in the environment of the daemon, in .env or in `env`"
+    )]
     NoKey { variables: String },
 }
 
@@ -49,7 +51,8 @@ pub(crate) fn withhold_key(
     environment: &mut HashMap<String, String>,
 ) -> Result<ProxyCredentials, CredentialsError> {
     let runtime = agent.runtime();
-    // With `runtime: acp`, cowhand knows only for Gemini how to set the address of its provider: by variables.
+    // Of the programs that `runtime: acp` runs, cowhand can set the provider's address only for Gemini, which reads it
+    // from a variable.
     let program = Some(agent.program.known_runtime()).filter(|program| *program == Runtime::Gemini);
     let provider = description::description(program.unwrap_or(runtime))
         .provider
@@ -125,7 +128,7 @@ mod tests {
             ("OPENAI_BASE_URL", "http://o/v1"),
             ("HOME", "/h"),
         ];
-        for (settings, expected_upstream, expected_inside) in [
+        for (settings, expected_provider, expected_inside) in [
             (
                 r#"{"runtime": "claude"}"#,
                 "https://api.anthropic.com authorization: Bearer canary-a",
@@ -147,8 +150,8 @@ mod tests {
                 r#"{"provider":{"own":{"options":{"baseURL":"http://127.0.0.1:3128","apiKey":"withheld-by-cowhand"}}}}"#,
             ),
         ] {
-            let (upstream, passed) = withheld_from(settings, &keys).unwrap();
-            assert_eq!(upstream, expected_upstream, "{settings}");
+            let (provider, passed) = withheld_from(settings, &keys).unwrap();
+            assert_eq!(provider, expected_provider, "{settings}");
             assert!(passed.contains(expected_inside) && passed.contains("HOME=/h"), "{settings}: {passed}");
             assert!(!passed.contains("canary"), "{settings}: {passed}");
         }

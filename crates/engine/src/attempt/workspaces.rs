@@ -80,7 +80,7 @@ pub(super) async fn work_dir(
             Err(why @ WorkspaceError::NotUsable { error: NotOpened::Io(_), .. }) if is_complete => {
                 return Err(WorkspacesError::from(why).into());
             }
-            // The workspace is incomplete, or its agent removed it.
+            // The workspace is incomplete, or its agent removed it or replaced it by a link.
             _ => {
                 let folder = folder.clone();
                 let _guard = git_guard(engine, stored.workspace.kind, stoppable).await?;
@@ -110,8 +110,8 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder, stoppable).await
 }
 
-/// Waits until no git of an earlier daemon still makes a workspace, at most for [`EARLIER_GIT_TIMEOUT`]. The minder of
-/// such a git ends the git when its daemon has ended.
+/// Waits until no git that an earlier daemon started for a workspace still runs, at most for [`EARLIER_GIT_TIMEOUT`].
+/// The minder of such a git ends the git when its daemon has ended.
 pub(crate) async fn wait_for_earlier_git(engine: &Engine) {
     if is_missing(&engine.home.state.git_lock()) {
         return;
@@ -142,7 +142,7 @@ async fn make(
 ) -> Result<WorkDir, WorkDirError> {
     let (store, now) = (&engine.store, engine.clock.now());
     let not_written = WorkDirError::NotWritten;
-    store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
+    store.record_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::point("workspace-noted");
     let stored = workspace.clone();
     let guard = git_guard(engine, workspace.kind, stoppable).await?;
@@ -192,7 +192,7 @@ pub(super) async fn take(
         return Ok(Err(NotContinued::WorkspaceGone(directory.to_owned())));
     };
     let (node, path) = (engine.home.node.clone(), folder.join(name));
-    Ok(match engine.store.take_workspace(node, path, job.clone()).await? {
+    Ok(match engine.store.give_workspace(node, path, job.clone()).await? {
         Some(_) => Ok(Some(directory.to_owned())),
         None => Err(NotContinued::WorkspaceBusy),
     })
@@ -208,7 +208,8 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
 }
 
 /// Removes everything that no job on this machine needs any more: remains of a crash, workspaces that were kept long
-/// enough or exceed the limit, and branches whose commits exist elsewhere by now.
+/// enough or exceed the limit, workspaces of jobs that are no longer in the store, and branches whose commits exist
+/// elsewhere by now.
 pub(crate) async fn sweep(engine: Arc<Engine>) {
     let stored = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(stored) => stored,
@@ -238,7 +239,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
     }
 }
 
-/// Keeps the newest workspaces that fit into `max_kept`, and removes the others.
+/// Keeps the workspaces with the latest `since` that fit into `max_kept` together, and removes the others.
 async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
     // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();

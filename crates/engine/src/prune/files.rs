@@ -103,7 +103,8 @@ mod tests {
         assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
     }
 
-    /// A check of an attempt's state takes the lock of the attempt. The views and a prune can remove the same job.
+    /// The views and a prune can remove the same job at the same time, while other code checks the state of its
+    /// attempt, which takes the attempt's lock.
     #[test]
     fn a_job_can_be_removed_several_times_at_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,8 @@ pub(super) struct Exporter {
     http: Client,
     collector: Collector,
     node: String,
-    /// False after a request whose tries all failed. Then the next request is tried only once.
+    /// False after a request whose last try had a temporary error, until a request succeeds. While it is false, each
+    /// request is tried only once.
     is_available: bool,
 }
 
@@ -102,7 +103,7 @@ impl Exporter {
     }
 }
 
-/// Converts an error without the address, which may contain a key.
+/// Converts an error. Leaves out the address, which may contain a key.
 fn no_answer(error: reqwest::Error) -> ExportError {
     let error = error.without_url();
     let (mut message, mut cause) = (error.to_string(), std::error::Error::source(&error));

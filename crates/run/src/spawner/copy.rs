@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::super::attempt::{Attempt, PreparedLaunch};
-use super::super::reach::log_error;
+use super::super::folder_access::log_error;
 use super::super::{descriptors, keeper};
 use super::SPAWNER_WORDS;
 use super::request::KeeperRequest;

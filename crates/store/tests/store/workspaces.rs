@@ -75,13 +75,13 @@ async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {
     let one = store.add_job(hand_job(), at(1)).await.unwrap();
     let two = store.add_job(hand_job(), at(2)).await.unwrap();
     let made = workspace(one.id(), "/state/workspaces/one");
-    store.note_workspace(made.clone(), at(3)).await.unwrap();
+    store.record_workspace(made.clone(), at(3)).await.unwrap();
     let of = async |job: &Job| store.workspace_of("n".into(), job.id().clone()).await.unwrap();
     let stored = of(&one).await.unwrap();
     assert_eq!((&stored.workspace, stored.state, stored.is_live()), (&made, WorkspaceState::Making, true));
     assert_eq!(of(&two).await, None);
     let take = async |job: &Job| {
-        store.take_workspace("n".into(), made.path.clone(), job.id().clone()).await.unwrap()
+        store.give_workspace("n".into(), made.path.clone(), job.id().clone()).await.unwrap()
     };
     assert_eq!(take(&one).await, None, "it may be half there");
     store.set_workspace_state(&made, WorkspaceState::Used, at(4)).await.unwrap();
@@ -117,7 +117,7 @@ async fn workspaces_with_long_paths_are_stored(db: TestDb) {
     let job = store.add_job(hand_job(), at(1)).await.unwrap();
     let [one, two] = ["one", "two"].map(|name| workspace(job.id(), &format!("/{long}/{name}")));
     for made in [&one, &two, &one] {
-        store.note_workspace(made.clone(), at(2)).await.unwrap();
+        store.record_workspace(made.clone(), at(2)).await.unwrap();
     }
     store.set_workspace_state(&one, WorkspaceState::Used, at(3)).await.unwrap();
     let states = async || {

@@ -2,7 +2,7 @@
 //! needs.
 
 use super::client::ApiRequest;
-use super::reply::ApiResponse;
+use super::response::ApiResponse;
 use crate::error::github::TokenFacts;
 
 /// Reads facts about the token from an answer that refuses a request, and adds advice. `origin` says in messages where

@@ -17,7 +17,7 @@ use super::cache::PageCache;
 use super::limits::{RateLimitKind, extract_rate_limit_info};
 use super::models::Refusal;
 use super::quota::Meter;
-use super::reply::{ApiResponse, read_body};
+use super::response::{ApiResponse, read_body};
 use super::retry::{Repeat, RetryOptions, calculate_backoff_delay, next_delay};
 use super::settings::GitHubSettings;
 use crate::error::github::{ApiFailure, GitHubApiError, TokenFacts};

@@ -28,7 +28,7 @@ mod marker;
 mod models;
 mod pages;
 mod quota;
-mod reply;
+mod response;
 mod retry;
 mod scopes;
 mod settings;

@@ -96,8 +96,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Returns the path of a key of an agent or a schedule, from the root of its file. Most settings have an effect, so the
-/// path is made only when it is needed.
+/// Returns the path of a key of an agent or a schedule, from the root of its file. Most of the checked keys are not in
+/// the config, so the path is made only for a key that is.
 type KeyPath<'a> = dyn Fn(&str) -> String + 'a;
 
 /// Checks the timing keys that a schedule of this type does not use.
@@ -305,9 +305,10 @@ fn check_schedule_sandbox(
     }
 }
 
-/// Checks for allow rules without effect: an allow rule matches only plain commands, as `permission/shell.rs` defines
-/// them. A rule never allows a command that runs other commands or uses shell syntax: such a command is denied if a deny
-/// rule may match it, and otherwise a person is asked.
+/// Checks for allow rules without effect: an allow rule with a pattern matches only plain commands, as
+/// `permission/shell.rs` defines them. It never allows a command that runs other commands or uses shell syntax. Such a
+/// command is denied if a deny rule may match it. Otherwise a person is asked, unless an allow rule without a pattern
+/// matches it.
 fn check_allow_rules(
     unused: &mut UnusedSettings,
     owner: &Node,

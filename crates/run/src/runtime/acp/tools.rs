@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, short_text, take_text, text};
 use super::super::output_record::one_line;
 
-/// Maximum number of remembered calls. Agents make fewer concurrent calls.
+/// Maximum number of remembered calls; the oldest is forgotten for a new one. Agents make fewer calls at a time.
 const MAX_OPEN_TOOLS: usize = 64;
 
 /// Calls that have not ended.
@@ -97,9 +97,9 @@ impl Tools {
         });
         let call = self.0.get_mut(index)?;
         let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
-        let title =
+        let name =
             short_text(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
-        call.name = call.name.take().or_else(|| title.map(one_line));
+        call.name = call.name.take().or_else(|| name.map(one_line));
         call.kind = short_text(update, "kind").map(str::to_owned).or(call.kind.take());
         call.title = text(update, "title").map(one_line).or(call.title.take());
         Some(index)

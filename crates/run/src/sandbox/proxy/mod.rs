@@ -4,8 +4,8 @@
 //! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into the sandbox. Inside,
 //! `forward` passes TCP connections to that socket. Refused requests are noted in the job's output.
 
+mod allowed_hosts;
 mod gateway;
-mod reach;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,9 +25,9 @@ use reqwest::Body;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use allowed_hosts::AllowedHosts;
 use gateway::Gateway;
 pub use gateway::ProxyCredentials;
-use reach::AllowedHosts;
 
 /// Address of the proxy inside the sandbox.
 pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
@@ -64,7 +64,7 @@ impl ProxyError {
 }
 
 struct Proxy {
-    reach: AllowedHosts,
+    hosts: AllowedHosts,
     gateway: Option<Gateway>,
     notes: Notes,
 }
@@ -100,7 +100,7 @@ pub fn start(
     listener.set_nonblocking(true)?;
     let gateway = credentials.map(Gateway::new).transpose()?;
     let notes = Notes { file: Mutex::new(stderr), written: AtomicUsize::new(0) };
-    let proxy = Arc::new(Proxy { reach: AllowedHosts::new(hosts), gateway, notes });
+    let proxy = Arc::new(Proxy { hosts: AllowedHosts::new(hosts), gateway, notes });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _within = runtime.enter();
@@ -174,7 +174,7 @@ impl Proxy {
         else {
             return text_response(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
         };
-        let addresses = match self.reach.addresses(&host).await {
+        let addresses = match self.hosts.addresses(&host).await {
             Ok(addresses) => addresses,
             Err(why) => return self.refused(&host, &why),
         };
@@ -205,7 +205,7 @@ impl Proxy {
             );
         };
         let host = Host::new(bare(authority.host()), authority.port_u16().unwrap_or(80));
-        let addresses = match self.reach.addresses(&host).await {
+        let addresses = match self.hosts.addresses(&host).await {
             Ok(addresses) => addresses,
             Err(why) => return self.refused(&host, &why),
         };

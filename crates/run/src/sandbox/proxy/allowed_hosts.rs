@@ -39,7 +39,7 @@ mod tests {
     #[tokio::test]
     async fn only_allowed_hosts_are_reached() {
         let hosts = ["127.0.0.1:81", "*.example.com", "localhost:82", "1.1.1.1"];
-        let reach = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
+        let allowed = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
         for (host, port, expected) in [
             ("127.0.0.1", 81, Ok("127.0.0.1:81")),
             ("127.0.0.1", 82, Err("not in `hosts`")),
@@ -49,13 +49,13 @@ mod tests {
             ("example.com", 443, Err("not in `hosts`")),
             ("1.1.1.1", 443, Ok("1.1.1.1:443")),
         ] {
-            let found = reach.addresses(&Host::new(host, port)).await;
+            let found = allowed.addresses(&Host::new(host, port)).await;
             match expected {
                 Ok(address) => assert_eq!(found.unwrap(), [address.parse().unwrap()], "{host}"),
                 Err(word) => assert!(found.unwrap_err().to_string().contains(word), "{host}"),
             }
         }
-        let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
+        let local = allowed.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
         assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
         // A name with a private address is refused.
         let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);

@@ -38,7 +38,7 @@ impl ApiResponse {
         }
     }
 
-    /// Returns GitHub's time of the answer.
+    /// Returns the time in the `Date` header, by GitHub's clock.
     pub(super) fn date(&self) -> Option<Timestamp> {
         static PARSER: DateTimeParser = DateTimeParser::new();
         PARSER.parse_timestamp(self.header("date")?).ok()
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn reply(name: &'static str, value: &'static str) -> ApiResponse {
+    fn response(name: &'static str, value: &'static str) -> ApiResponse {
         let headers = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
         ApiResponse { status: 200, headers, body: Vec::new(), was_redirected: false }
     }
@@ -89,15 +89,15 @@ mod tests {
             ("https://x/r?page=2; rel=\"next\"", None),
             ("", None),
         ] {
-            assert_eq!(reply("link", link).next_page(), page, "{link}");
+            assert_eq!(response("link", link).next_page(), page, "{link}");
         }
     }
 
     #[test]
     fn dates() {
-        let date = reply("date", "Sun, 06 Nov 1994 08:49:37 GMT").date().unwrap();
+        let date = response("date", "Sun, 06 Nov 1994 08:49:37 GMT").date().unwrap();
         assert_eq!(date.to_string(), "1994-11-06T08:49:37Z");
-        assert_eq!(reply("date", "today").date(), None);
-        assert_eq!(reply("x", "y").date(), None);
+        assert_eq!(response("date", "today").date(), None);
+        assert_eq!(response("x", "y").date(), None);
     }
 }
