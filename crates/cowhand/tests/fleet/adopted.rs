@@ -72,7 +72,10 @@ fn waiting_job_of_adopted_schedule_waits_for_its_own_schedule() {
     load(&format!("{adopting}{}", agent("old", "other: {type: manual}")));
     for verb in [&["job", &second][..], &["why", "old"], &["status", "old"]] {
         let said = words(&scene.run(verb).stdout);
-        assert!(said.contains("not in the config") || said.contains("no longer in the config"), "{verb:?}: {said}");
+        assert!(
+            said.contains("not in the config") || said.contains("no longer in the config"),
+            "{verb:?}: {said}"
+        );
     }
     assert_eq!(scene.job(&second)["status"], "pending");
     load(&format!("{}{}", agent("new", "n: {type: manual}"), agent("old", "m: {type: manual}")));
