@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,7 +12,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::answer_waits::AnswerWaits;
 use crate::job_token::JobKey;
@@ -63,6 +64,8 @@ pub struct Engine {
     pub program: PathBuf,
     /// Starts the keepers.
     pub launcher: Arc<Launcher>,
+    /// Permits of agents that start at the same time.
+    pub(crate) start_permits: Semaphore,
     pub watch: Watch,
     pub output_notifier: OutputNotifier,
     /// Wakes the daemon loop after an event that may change a plan. After a change without an event, use
@@ -214,6 +217,7 @@ impl Engine {
         secrets::process::remember(&redactor(&loaded));
         Self {
             launcher: Arc::new(Launcher::new(program.clone(), home.state.path().to_owned())),
+            start_permits: Semaphore::new(max_starts()),
             store,
             home,
             clock,
@@ -417,4 +421,10 @@ impl Engine {
         // A task that panicked has left no partial change in the map.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the number of agents that may start at the same time. If hundreds of agents start at once, their keepers would
+/// take all processor time, and the daemon would not answer requests meanwhile.
+fn max_starts() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get) * 2
 }

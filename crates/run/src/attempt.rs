@@ -325,7 +325,7 @@ impl Attempt {
     }
 
     /// Returns true if the agent's process is recorded.
-    pub(super) fn has_agent(&self) -> bool {
+    pub fn has_agent(&self) -> bool {
         self.folder.join(AGENT_FILE).exists()
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod unwritten;
 pub(crate) mod workspaces;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::job::{ErrorKind, FailReason, Job, JobError, NotBegun, Outcome, Termination};
@@ -63,6 +64,10 @@ pub(crate) struct AttemptTask {
 
 /// Message of an attempt that ran when the backup of the restored store was made, and of which nothing is left.
 const LOST_BY_RESTORE: &str = "lost: the store was restored from a backup that was made while the attempt ran, and its outcome is not known";
+
+/// Longest time in which a start keeps its permit after the keeper was made.
+const MAX_START_WAIT: Duration = Duration::from_millis(200);
+const START_POLL: Duration = Duration::from_millis(1);
 
 /// Position of an attempt on its path.
 enum Stage {
@@ -154,7 +159,22 @@ impl AttemptTask {
         stoppable: &Stoppable,
     ) -> Result<(), StartError> {
         let spec = stoppable.to_end(Box::pin(self.prepare(rules, session, stoppable))).await?;
-        self.launch(&spec).await
+        // Nobody closes the semaphore.
+        let _permit = stoppable.unless_stopped(self.engine.start_permits.acquire()).await?.ok();
+        self.launch(&spec).await?;
+        self.wait_for_agent().await;
+        Ok(())
+    }
+
+    /// If other attempts wait for a permit to start, waits until the keeper has started the agent, for a limited time.
+    async fn wait_for_agent(&self) {
+        let (attempt, until) = (self.attempt(), Instant::now() + MAX_START_WAIT);
+        while self.engine.start_permits.available_permits() == 0
+            && !attempt.has_agent()
+            && Instant::now() < until
+        {
+            tokio::time::sleep(START_POLL).await;
+        }
     }
 
     /// Returns what ends the preparation: a stop, or the timeout of the attempt.

@@ -31,6 +31,14 @@ const AGENTS_PER_READ: usize = 64;
 const PAUSE_FACTOR: u32 = 20;
 /// Longest time of a write after which there is no pause.
 const SHORT_WRITE: Duration = Duration::from_millis(5);
+/// Size from which a file is large.
+const LARGE_FILE: usize = 64 << 10;
+/// Pause after a write of a large file, for each KiB. A file for 10,000 schedules is written about every 4 seconds while
+/// schedules fire, and takes less than a thousandth of a processor.
+const PAUSE_PER_KIB: Duration = Duration::from_micros(2_500);
+/// Time from a change to the write of a large file, so that the write does not delay the start of the job, and contains its
+/// end if the job is short.
+const CHANGE_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize)]
 struct FleetPart {
@@ -77,6 +85,8 @@ pub(super) struct StateFile {
     is_behind: bool,
     /// Time before which the file is not written.
     pause_until: Option<Instant>,
+    /// True if the last write was of a large file.
+    is_large: bool,
 }
 
 impl StateFile {
@@ -106,11 +116,14 @@ impl StateFile {
         started_at: Timestamp,
         now: Timestamp,
     ) -> anyhow::Result<()> {
-        self.is_behind = true;
-        if self.pause_until.is_some_and(|until| until > Instant::now()) {
+        let begin = Instant::now();
+        let is_first_change = !std::mem::replace(&mut self.is_behind, true);
+        if self.is_large && is_first_change && self.config.ptr_eq(&Arc::downgrade(fleet)) {
+            self.pause_until = self.pause_until.max(Some(begin + CHANGE_DELAY));
+        }
+        if self.pause_until.is_some_and(|until| until > begin) {
             return Ok(());
         }
-        let begin = Instant::now();
         let roster = &fleet.roster;
         if !self.config.ptr_eq(&Arc::downgrade(fleet)) {
             self.texts.clear();
@@ -132,8 +145,9 @@ impl StateFile {
         }
         write_text(&path, &text)?;
         self.is_behind = false;
-        let took = begin.elapsed();
-        self.pause_until = (took > SHORT_WRITE).then(|| Instant::now() + took * PAUSE_FACTOR);
+        self.is_large = text.len() >= LARGE_FILE;
+        let pause = pause_after(text.len(), begin.elapsed());
+        self.pause_until = pause.map(|pause| Instant::now() + pause);
         Ok(())
     }
 
@@ -160,6 +174,13 @@ impl StateFile {
         }
         Ok(())
     }
+}
+
+/// Returns the time from a write to the next one; `None` if the file is small and was written quickly.
+fn pause_after(bytes: usize, took: Duration) -> Option<Duration> {
+    let for_size = PAUSE_PER_KIB * u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
+    let for_size = (bytes >= LARGE_FILE).then_some(for_size);
+    for_size.max((took > SHORT_WRITE).then(|| took * PAUSE_FACTOR))
 }
 
 struct StateInput<'a> {
