@@ -32,8 +32,9 @@ pub(crate) fn measure(bench: &Bench) -> Vec<Figure> {
     let asked = thread::scope(|scope| {
         let asked = scope.spawn(|| ask_meanwhile(&daemon, due, &has_ended));
         scope.spawn(|| {
-            let mut http = Http::connect(daemon.address());
+            // The server closes a connection without a request after some seconds.
             sleep_until(due + LATE_BY);
+            let mut http = Http::connect(daemon.address());
             http.deliver(LATE, "1", "{}");
         });
         wait_for("the start of all agents", || stamps(&daemon.path(FILE)).len() > count);

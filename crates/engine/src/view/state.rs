@@ -222,3 +222,23 @@ impl<'a> From<&'a schedule_view::ScheduleView> for ScheduleView<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_large_or_slow_files_have_a_pause() {
+        let (quick, slow) = (Duration::from_millis(1), Duration::from_millis(50));
+        for (bytes, took, pause) in [
+            (1_000, quick, None),
+            (LARGE_FILE - 1, quick, None),
+            (1_000, slow, Some(Duration::from_secs(1))),
+            (1 << 20, quick, Some(Duration::from_millis(2_560))),
+            (16 << 20, quick, Some(Duration::from_millis(40_960))),
+            (LARGE_FILE, slow, Some(Duration::from_secs(1))),
+        ] {
+            assert_eq!(pause_after(bytes, took), pause, "{bytes} bytes, {took:?}");
+        }
+    }
+}
