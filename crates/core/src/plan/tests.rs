@@ -95,10 +95,9 @@ impl Scene {
     /// Adds a live job: of schedule `s` fired by the clock (`clock`), of `s` by hand (`hand`), or without a schedule
     /// (`agent`).
     fn job(mut self, origin: &str, state: LiveState) -> Self {
-        let number = self.snapshot.jobs.len() as u64 + 1;
         let of_schedule = (origin != "agent").then_some(self.roster.agents[0].schedules[0].id);
         self.snapshot.jobs.push(LiveJob {
-            id: JobId::new(jiff::civil::date(2026, 1, 5), number),
+            id: JobId::new(jiff::civil::date(2026, 1, 5), self.snapshot.jobs.len() as u64 + 1),
             agent: "a".parse().unwrap(),
             schedule: of_schedule,
             schedule_name: of_schedule.map(|_| "s".parse().unwrap()),

@@ -518,30 +518,3 @@ fn advice_names_config_of_the_command() {
 fn said_job(scene: &Scene) -> String {
     scene.json(&["-c", "my fleet/cowhand.yaml", "jobs"])[0]["id"].as_str().unwrap().to_owned()
 }
-
-/// Errors in the config do not make its agents removed ones, whose jobs somebody should cancel.
-#[test]
-fn agents_of_a_config_with_errors_are_not_called_removed() {
-    let config = "agents:\n  - name: a\n    runtime: command\n    command: [sleep, '50']\n    schedules: {m: {type: manual}}\n";
-    let scene = Scene::with(config);
-    scene.start();
-    let first = scene.json(&["trigger", "a", "m"])["id"].as_str().unwrap().to_owned();
-    let second = scene.json(&["trigger", "a", "m"])["id"].as_str().unwrap().to_owned();
-    wait_until("its start", || (scene.job(&first)["status"] == "running").then_some(()));
-    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
-    for broken in [config.replace("runtime:", "runtme:"), format!("{config}: [")] {
-        scene.write("cowhand.yaml", &broken);
-        for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/m"], &["job", &second]] {
-            let said = scene.run(verb);
-            let said = words(&format!("{}{}", said.stdout, said.stderr));
-            assert!(said.contains("config has errors"), "{verb:?}: {said}");
-            assert!(
-                !said.contains("not in the config") && !said.contains("cowhand cancel"),
-                "{verb:?}: {said}"
-            );
-        }
-    }
-    scene.write("cowhand.yaml", config);
-    scene.start();
-    assert_eq!(scene.job(&second)["status"], "pending");
-}

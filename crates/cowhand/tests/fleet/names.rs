@@ -1,6 +1,7 @@
 //! The names of jobs, agents and schedules on the command line.
 
 use super::api::ask;
+use super::left::words;
 use super::{Scene, wait_until};
 
 #[test]
@@ -248,4 +249,31 @@ fn job_delete_removes_ended_job() {
     assert!(!scene.root.join(format!(".cowhand/jobs/{}.yaml", job["id"].as_str().unwrap())).exists());
     let never = scene.run(&["job", "delete", "job-2026-01-01-nosuch"]);
     assert!(never.code == Some(5) && never.stderr.contains("there is no job"), "{}", never.stderr);
+}
+
+/// Errors in the config do not make its agents removed ones, whose jobs somebody should cancel.
+#[test]
+fn agents_of_a_config_with_errors_are_not_called_removed() {
+    let config = "agents:\n  - name: a\n    runtime: command\n    command: [sleep, '50']\n    schedules: {m: {type: manual}}\n";
+    let scene = Scene::with(config);
+    scene.start();
+    let first = scene.json(&["trigger", "a", "m"])["id"].as_str().unwrap().to_owned();
+    let second = scene.json(&["trigger", "a", "m"])["id"].as_str().unwrap().to_owned();
+    wait_until("its start", || (scene.job(&first)["status"] == "running").then_some(()));
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    for broken in [config.replace("runtime:", "runtme:"), format!("{config}: [")] {
+        scene.write("cowhand.yaml", &broken);
+        for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/m"], &["job", &second]] {
+            let said = scene.run(verb);
+            let said = words(&format!("{}{}", said.stdout, said.stderr));
+            assert!(said.contains("config has errors"), "{verb:?}: {said}");
+            assert!(
+                !said.contains("not in the config") && !said.contains("cowhand cancel"),
+                "{verb:?}: {said}"
+            );
+        }
+    }
+    scene.write("cowhand.yaml", config);
+    scene.start();
+    assert_eq!(scene.job(&second)["status"], "pending");
 }
