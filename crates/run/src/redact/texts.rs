@@ -89,7 +89,9 @@ impl Redactor {
                     match (key.as_str(), field) {
                         ("type" | "runtime", _) => {}
                         ("agents" | "fleets", Value::Array(items)) => {
-                            items.iter_mut().for_each(|item| self.redact_named(item));
+                            for item in items {
+                                self.redact_named(item);
+                            }
                         }
                         (_, field) => self.redact_config(field),
                     }
