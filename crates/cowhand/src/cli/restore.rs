@@ -86,8 +86,8 @@ impl RestoreArgs {
 
 /// Returns the failure of a restore. A full or read-only disk of the state folder is not the fault of the backup.
 fn failure(error: &anyhow::Error, folder: &Path) -> Failure {
-    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
-    match kinds.filter_map(DiskProblem::of).next() {
+    let mut kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kinds.find_map(DiskProblem::of) {
         Some(problem) => {
             let problem = problem.sentence_for_retry(folder.display());
             Failure::new(Exit::CannotRunHere, format!("{error}: {problem}; nothing was changed"))
