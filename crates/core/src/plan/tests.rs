@@ -430,7 +430,7 @@ fn delays_keep_to_their_calendar() {
         scene
     };
     let ran = "ran delay:2026-01-05T10:00:00Z 10:00";
-    check([
+    check(vec![
         ("not due", delay(hours), "09:00", "wake 10:00"),
         (
             "due before its hours",
