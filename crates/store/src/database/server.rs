@@ -26,8 +26,6 @@ const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// pool retries such a connection without reporting the reason. Shorter than [`ANSWER_TIMEOUT`].
 const REASON_CHECK_AFTER: Duration = Duration::from_secs(7);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time without a call after which a connection is checked before it is used again.
-const CHECK_IF_IDLE_FOR: Duration = Duration::from_secs(1);
 /// Maximum number of connections of the pool. A node uses up to 18 with the two outside the pool: one announces the node,
 /// and one asks why the server refuses more connections. `refusal.rs` and `docs/config.md` state the sum.
 const MAX_CONNECTIONS: u32 = 16;
@@ -54,16 +52,6 @@ pub(super) fn pool(options: PgConnectOptions) -> PgPool {
     PgPoolOptions::new()
         .max_connections(MAX_CONNECTIONS)
         .acquire_timeout(ANSWER_TIMEOUT)
-        // By default, the pool asks the server before each call whether the connection still works.
-        .test_before_acquire(false)
-        .before_acquire(|connection, used| {
-            Box::pin(async move {
-                if used.idle_for >= CHECK_IF_IDLE_FOR {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        })
         .connect_lazy_with(options)
 }
 
