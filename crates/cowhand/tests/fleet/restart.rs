@@ -61,7 +61,8 @@ fn restart_is_refused_if_store_was_removed() {
     let started = scene.run(&["start", "-d"]);
     assert_eq!(started.code, Some(5), "{}", started.stderr);
     // The advised command works unchanged.
-    assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
+    let saved = scene.run(&["backup", "saved.db"]);
+    assert_eq!(saved.code, Some(0), "{}{}", saved.stdout, saved.stderr);
     let stopped = scene.run(&["stop", "--keep-agents"]);
     assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped; 1 job still runs\n"));
     for verb in ["status", "doctor"] {
