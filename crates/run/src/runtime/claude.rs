@@ -250,12 +250,11 @@ fn tokens(models: &BTreeMap<String, ModelUsage>) -> u64 {
 }
 
 /// Replaces the tokens of a reported usage by those that were counted. The reported dollars stay.
-fn with_counted(mut reported: JobUsage, mut counted: BTreeMap<String, ModelUsage>) -> JobUsage {
+fn with_counted(reported: JobUsage, mut counted: BTreeMap<String, ModelUsage>) -> JobUsage {
     for (model, used) in &mut counted {
         used.cost_usd = reported.per_model.get(model).and_then(|reported| reported.cost_usd);
     }
-    reported.per_model = counted;
-    reported
+    JobUsage { per_model: counted, ..reported }
 }
 
 #[cfg(test)]
