@@ -93,11 +93,9 @@ impl OutputReader for Claude {
         let reported =
             self.output.result.as_ref().map(|result| result.usage.clone().since(&self.usage_before));
         match (reported, counted_models) {
-            // The result of an interrupted run does not contain the tokens of the call that was interrupted.
-            (Some(reported), Some(counted_models))
-                if tokens(&reported.per_model) < tokens(&counted_models) =>
-            {
-                Some(with_counted(reported, counted_models))
+            // A result without tokens does not replace the tokens that were counted.
+            (Some(reported), Some(counted_models)) if reported.per_model.is_empty() => {
+                Some(JobUsage { per_model: counted_models, ..reported })
             }
             (Some(reported), _) => Some(reported),
             (None, counted_models) => {
@@ -232,29 +230,6 @@ fn unknown(fields: Fields) -> OutputMessage {
     };
     let extra = under_line(Value::Object(fields));
     OutputMessage::System { subtype: Some(subtype), content: None, timestamp: None, extra }
-}
-
-/// Returns the number of tokens of all models.
-fn tokens(models: &BTreeMap<String, ModelUsage>) -> u64 {
-    let of_model = |used: &ModelUsage| {
-        [
-            used.input_tokens,
-            used.output_tokens,
-            used.cache_creation_input_tokens,
-            used.cache_read_input_tokens,
-        ]
-        .into_iter()
-        .fold(0, u64::saturating_add)
-    };
-    models.values().map(of_model).fold(0, u64::saturating_add)
-}
-
-/// Replaces the tokens of a reported usage by those that were counted. The reported dollars stay.
-fn with_counted(reported: JobUsage, mut counted: BTreeMap<String, ModelUsage>) -> JobUsage {
-    for (model, used) in &mut counted {
-        used.cost_usd = reported.per_model.get(model).and_then(|reported| reported.cost_usd);
-    }
-    JobUsage { per_model: counted, ..reported }
 }
 
 #[cfg(test)]

@@ -105,14 +105,13 @@ fn usage_is_counted_once_for_each_message() {
 }
 
 #[test]
-fn a_result_with_less_usage_keeps_the_usage_so_far() {
+fn a_result_without_usage_keeps_the_usage_so_far() {
     let message =
         r#"{"type":"assistant","message":{"id":"a","model":"opus","usage":{"input_tokens":5},"content":[]}}"#;
     for (result, tokens, dollars) in [
         (r#"{"type":"result","subtype":"success","result":"hi"}"#, 5, None),
         (r#"{"type":"result","subtype":"success","total_cost_usd":0.5,"modelUsage":{}}"#, 5, Some(0.5)),
         (r#"{"type":"result","total_cost_usd":0.5,"modelUsage":{"opus":{"inputTokens":7}}}"#, 7, Some(0.5)),
-        (r#"{"type":"result","total_cost_usd":0.5,"modelUsage":{"opus":{"inputTokens":3}}}"#, 5, Some(0.5)),
     ] {
         let usage = finish(&[message, result], ExitStatus::Code { code: 0 }, None).usage.unwrap();
         assert_eq!(
