@@ -143,6 +143,16 @@ impl FromStr for Cron {
     }
 }
 
+/// Names and ranges of the fields, as [`CronError::Field`] states them.
+const CRON_FIELDS: [(&str, &str); 6] = [
+    ("second", "0-59"),
+    ("minute", "0-59"),
+    ("hour", "0-23"),
+    ("day of month", "1-31 or L, 15W, LW"),
+    ("month", "1-12 or JAN-DEC"),
+    ("day of week", "0-7 or SUN-SAT, 5L, FRI#2"),
+];
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
     #[error("cron expression is empty; for example \"0 9 * * MON-FRI\" is 9:00 on weekdays")]

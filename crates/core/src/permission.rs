@@ -32,11 +32,11 @@ pub struct Permissions {
 /// The tools of an agent: which it has, and which it may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolAccess {
-    /// What the agent's program does about uses of tools that no other setting decides.
+    /// What the agent's program does when it wants to use a tool and no other setting decides about that use.
     pub mode: PermissionMode,
     /// Rules for `mode: ask`; without rules a person is asked about every use.
     pub permissions: Option<Permissions>,
-    /// Tools that the agent has; none means all.
+    /// Tools that the agent has; `None` means all tools.
     pub available: Option<Vec<String>>,
     /// Tools that need no permission.
     pub allowed: Vec<String>,

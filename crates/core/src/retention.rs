@@ -12,6 +12,10 @@ use crate::size::Size;
 use crate::word::written_as;
 
 /// Limits for an agent's finished jobs. An unset key sets no limit; without limits all jobs are kept.
+// The schema shows the text above to users, so this is no doc comment. `Default` sets no limit, and has to stay so: the
+// loader and requests use it for "not set". A default for all fleets belongs to the two places that fill the resolved
+// config: `config/agent.rs` for agents, and `config/compose.rs` for the root file, whose limits apply to the jobs of
+// removed agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {

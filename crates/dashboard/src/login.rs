@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::text::ShownMessage;
 use super::{Pages, public_page};
 use cowhand_store::audit;
-use cowhand_web::api::{ApiProblem, Code, CreatedToken, Logins, TokenRequest};
+use cowhand_web::api::{ApiProblem, Code, CreatedToken, LINK_VALID_MINUTES, Logins, TokenRequest};
 use cowhand_web::server::RateLimit;
 
 const TOKEN_DAYS: u32 = 30;
@@ -49,7 +49,8 @@ pub(super) async fn log_in(
             StatusCode::UNAUTHORIZED,
             "This link is no longer valid",
             &html! {
-                p.lead { "A link works once, and for ten minutes. Run this where the fleet runs, and open the link that it prints:" }
+                p.lead { "A link works once, and for " (LINK_VALID_MINUTES)
+                    " minutes. Run this where the fleet runs, and open the link that it prints:" }
                 pre.type-this { "cowhand dashboard" }
                 p { "If you are already logged in, " a href="/" { "go to the fleet" } "." }
             },
@@ -82,7 +83,8 @@ fn login_failed(problem: ApiProblem) -> Response {
         "Login is not possible now",
         &html! {
             p.lead { (ShownMessage(&message)) }
-            p { "The link is not used up: open the same link again when the problem is solved, within ten minutes of its creation." }
+            p { "The link is not used up: open the same link again when the problem is solved, within "
+                (LINK_VALID_MINUTES) " minutes of its creation." }
         },
     )
 }

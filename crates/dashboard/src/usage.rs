@@ -75,7 +75,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Usag
     pages.page(Frame { title: "Usage", tab: Tab::Usage, follow: None }, main).await
 }
 
-/// Unit of the charts: dollars, or tokens if the cost of the whole period is 0 or unknown.
+/// Unit of the charts: dollars, or tokens if the total cost of the shown days is 0 or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Dollars,

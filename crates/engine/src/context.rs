@@ -36,11 +36,6 @@ use cowhand_work::{WorkSource, WorkSourceError};
 /// Time between two searches for expired claims in one queue.
 const EXPIRED_SEARCH_EVERY: SignedDuration = SignedDuration::from_mins(10);
 
-/// Time for which a lease is valid without a renewal.
-pub const JOB_LEASE: SignedDuration = SignedDuration::from_secs(30);
-/// Time between two renewals of the leases.
-pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
-
 /// A request of the daemon to an attempt task. A later variant is stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopRequest {

@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod herdctl;
 pub mod hook;
 pub mod job_token;
+mod lease;
 pub mod lifecycle;
 pub mod loaded;
 pub mod output;

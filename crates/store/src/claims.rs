@@ -1,4 +1,4 @@
-//! Claims: the node that runs the next attempt of a job, the time of its lease, and the end of the attempt.
+//! Claims of jobs: which node runs the next attempt of a job, how long its lease is valid, and how the attempt ends.
 //!
 //! A claim starts an attempt and takes a lease on the job. The epoch of the job grows with every claim, and every later
 //! write names its epoch, so a node that lost its lease can no longer change the job.
@@ -32,9 +32,10 @@ statements! {
     // not count. If such jobs take the last free place, the new job stays pending until the next plan.
     // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
     // schedule while the job ran.
-    // The jobs are found by index, once for the agent and once for its schedules. `IN_FRONT` counts at most $3 jobs
-    // of each part, because more than the places of the agent make no difference. SQLite has no statistics, so it would read all
-    // live jobs of the fleet by their status.
+    // The jobs are found by index, once for the agent and once for its schedules. `IN_FRONT` counts at most $3 jobs of
+    // each part, because more jobs than the agent has places make no difference. The statements for SQLite name the
+    // index: SQLite has no statistics, and would otherwise find the jobs by their status and read all live jobs of the
+    // fleet.
     RUNNING_OF_AGENT =
         sqlite "select count(*) as taken from (\
             select number from jobs indexed by jobs_running_of_agent where status = 'running' and agent = $1 \
@@ -85,7 +86,7 @@ statements! {
 pub enum Claim {
     /// The job is claimed until the lease expires.
     Claimed { job: Job, epoch: i64 },
-    /// Another node has the job, the job has ended, or its backoff has not ended.
+    /// Another node has the job, the job has ended, or it may start only later.
     Taken,
     /// The agent has no free place.
     AtCapacity,
@@ -132,7 +133,8 @@ pub enum Settled {
     /// The job after the write. After the end of an attempt, the job has ended, or is pending if another attempt
     /// follows.
     Done(Job),
-    /// The epoch is no longer the epoch of a running attempt, or the lease has not expired; nothing was written.
+    /// The epoch is no longer the epoch of a running attempt, or [`Store::settle_expired`] found a lease that has not
+    /// expired; nothing was written.
     Fenced,
 }
 
@@ -329,7 +331,7 @@ impl Store {
     }
 }
 
-/// Extends leases. The rows are locked in a fixed order, so that two nodes cannot wait for each other.
+/// Extends leases. The rows are locked in a fixed order, so that two transactions cannot wait for each other.
 async fn extend_leases(
     tx: &mut Tx<'_>,
     node: String,
@@ -448,7 +450,7 @@ async fn admission(
     let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
     let start_facts = StartFacts {
         over: reservation.as_ref().err().copied(),
-        // The state machine of the job decides about its time, and the planner about its schedule.
+        // `Job::start` checks the earliest start of the job, and the planner checks the hold of its schedule.
         not_before: None,
         hold: None,
         places: AgentPlaces { max: starter.max_concurrent, taken },
@@ -486,7 +488,8 @@ fn read_taken(row: Option<Row>) -> Result<u32, StoreError> {
 }
 
 /// Returns the reservation of a job that is not created yet, if the job could start now: the agent has places for all
-/// jobs that come before it, and one more, and the budget has room. Call it before the job is created.
+/// jobs that come before it, and one more, the session is free, the provider takes the job, and the budget has room.
+/// Call it before the job is created.
 pub(super) async fn admit_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,

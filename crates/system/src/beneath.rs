@@ -46,7 +46,7 @@ impl From<NotOpened> for io::Error {
 pub struct Root(OwnedFd);
 
 /// Maximum number of links on a path before it counts as a loop, as in the kernel.
-const MAX_LINKS: usize = 40;
+pub const MAX_LINKS: usize = 40;
 
 impl Root {
     /// Opens a directory, following links on its own path.

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{CronComponent, YEAR_LOWER_LIMIT};
 
-use super::CronError;
+use super::{CRON_FIELDS, CronError};
 
 /// A parsed expression.
 pub(super) struct Pattern(croner::Cron);
@@ -137,15 +137,6 @@ fn shorthand(name: &str) -> Option<&'static str> {
         _ => return None,
     })
 }
-
-const CRON_FIELDS: [(&str, &str); 6] = [
-    ("second", "0-59"),
-    ("minute", "0-59"),
-    ("hour", "0-23"),
-    ("day of month", "1-31 or L, 15W, LW"),
-    ("month", "1-12 or JAN-DEC"),
-    ("day of week", "0-7 or SUN-SAT, 5L, FRI#2"),
-];
 
 /// Finds the wrong field by parsing each field alone, because croner's messages name neither the field nor its value.
 fn blame_a_field(fields: &[&str], error: &croner::errors::CronError) -> CronError {

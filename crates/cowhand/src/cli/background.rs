@@ -24,9 +24,10 @@ use cowhand_engine::herdctl::HerdctlFolder;
 use cowhand_run::descriptors;
 use cowhand_run::process::ProcessIdentity;
 use cowhand_store::Imported;
-use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusView};
+use cowhand_web::api::{ApiProblem, Client, DaemonView, LINK_VALID_MINUTES, LoginLink, Page, StatusView};
 
-const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
+/// Time between two checks whether a daemon answers or has ended.
+pub(super) const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 /// Time after the start of a daemon in which errors of requests to it are ignored.
 const IGNORE_ERRORS_FOR: Duration = Duration::from_secs(10);
 
@@ -113,7 +114,9 @@ pub(super) fn other_address(default_address: SocketAddr, url: &str) -> String {
 pub(super) fn print_link(link: &LoginLink) {
     if io::stdout().is_terminal() {
         // An error is ignored, because the terminal may be closed. `cowhand dashboard` creates another link.
-        let _ = print::try_line(format!("dashboard {} (works once, within ten minutes)", link.url));
+        let url = &link.url;
+        let line = format!("dashboard {url} (works once, within {LINK_VALID_MINUTES} minutes)");
+        let _ = print::try_line(line);
     }
 }
 

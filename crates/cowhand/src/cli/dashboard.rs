@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{Failure, location, print};
-use cowhand_web::api::LoginLink;
+use cowhand_web::api::{LINK_VALID_MINUTES, LoginLink};
 
 #[derive(Debug, Args)]
 pub(super) struct DashboardArgs {
@@ -20,7 +20,8 @@ impl DashboardArgs {
         if self.json {
             print::json(&link);
         } else {
-            print::note("open this in a browser; it works once, within ten minutes");
+            let valid = format!("it works once, within {LINK_VALID_MINUTES} minutes");
+            print::note(format!("open this in a browser; {valid}"));
             print::line(link.url);
         }
         Ok(())

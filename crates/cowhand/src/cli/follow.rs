@@ -10,6 +10,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
 
+use super::background::POLL_DAEMON_EVERY;
 use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
 use cowhand_web::api::{ApiProblem, Client, Code, Lines};
@@ -17,7 +18,6 @@ use cowhand_web::api::{ApiProblem, Client, Code, Lines};
 /// Longest absence of a daemon before following ends with an error. It is longer than a restart by systemd, which waits
 /// before it starts the daemon again.
 const MAX_DAEMON_ABSENCE: Duration = Duration::from_secs(10);
-const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Condition under which no further line is expected.

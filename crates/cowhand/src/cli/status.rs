@@ -47,6 +47,15 @@ impl StatusArgs {
         })
     }
 
+    /// Returns whether the config may name another store than the one whose status is shown. A running daemon knows this,
+    /// unless it refused the config. Reading the config takes longer than the rest of this verb.
+    fn may_use_another_store(&self, daemon: &DaemonView) -> bool {
+        if daemon.store_problem.is_some() {
+            return false;
+        }
+        if daemon.running { daemon.store_changed || daemon.config_refused_at.is_some() } else { self.json }
+    }
+
     async fn show(&self, client: &Connection<'_>) -> Result<(), Failure> {
         let mut status: StatusView = match client.get("status").await {
             Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
@@ -64,8 +73,7 @@ impl StatusArgs {
                 }
             }
         }
-        let is_asked = status.daemon.store_problem.is_none() && (self.json || status.daemon.running);
-        let store_change = if is_asked {
+        let store_change = if self.may_use_another_store(&status.daemon) {
             Box::pin(doctor::store_change(client.location(), status.daemon.running)).await
         } else {
             None

@@ -257,6 +257,9 @@ fn verbs_show_the_store_of_the_running_daemon() {
     let said = in_one_line(&scene.run(&["doctor"]));
     assert!(said.contains("FAIL store: agents still run") && said.contains(&job), "{said}");
     assert!(!said.contains("start the daemon with"), "{said}");
+    wait_until("the daemon to read the config", || {
+        scene.json(&["status"])["daemon"]["store_changed"].as_bool().filter(|changed| *changed)
+    });
     for arguments in [&["status"][..], &["status", "--json"]] {
         let said = in_one_line(&scene.run(arguments));
         assert!(said.contains("agents still run") && said.contains(&job), "{said}");

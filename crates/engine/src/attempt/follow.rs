@@ -23,6 +23,7 @@ use crate::state::modes;
 use crate::view::output::OutputLog;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::growth::OutputNotifier;
 use cowhand_run::launch;
 use cowhand_run::shortage;
 use cowhand_run::supervision::AttemptState;
@@ -115,18 +116,15 @@ impl AttemptTask {
         let mut reported = ReportedUsage::default();
         let mut deadlines = self.deadlines().await;
         loop {
-            // Read the state before the output, so that nothing that was written before the end is missed.
-            let state = attempt.on_blocking_thread(Attempt::state).await?;
-            if attempt.began()? {
-                output.tail.begin(self.now())?;
-            }
-            output = self.advance(output, rules).await?;
+            let look = self.look(output, rules).await?;
+            let (state, began) = (look.state, look.began);
+            output = look.output;
             fault::point("looked");
             self.store_session_id(&output.tail, &mut session).await;
             let breach = self.record_usage(&mut output.tail, &mut reported).await;
             let ending = match state {
                 AttemptState::Ended(ending) => Some(ending),
-                AttemptState::Gone if attempt.began()? => Some(lost_ending(self.now())),
+                AttemptState::Gone if began => Some(lost_ending(self.now())),
                 AttemptState::Gone => return Ok(Stage::Requeue(self.keeper_failure().await)),
                 AttemptState::Kept => None,
                 AttemptState::Unkept => {
@@ -243,23 +241,37 @@ impl AttemptTask {
         }
     }
 
+    /// Reads the state of the attempt and its new output on a blocking thread, because that may take a while.
+    async fn look(&self, mut output: Output, rules: &Rules) -> anyhow::Result<Look> {
+        self.renew_redactor(&mut output, rules);
+        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.output_notifier.clone());
+        let look = move |attempt: &Attempt| {
+            // Read the state before the output, so that nothing that was written before the end is missed.
+            let state = attempt.state()?;
+            let began = attempt.began()?;
+            if began {
+                output.tail.begin(now)?;
+            }
+            output.advance(now, &job, &growth)?;
+            Ok(Look { state, began, output })
+        };
+        self.attempt().on_blocking_thread(look).await
+    }
+
     /// Reads new output on a blocking thread, because that may take a while.
     async fn advance(&self, mut output: Output, rules: &Rules) -> anyhow::Result<Output> {
+        self.renew_redactor(&mut output, rules);
+        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.output_notifier.clone());
+        run_blocking(move || output.advance(now, &job, &growth).map(|()| output)).await
+    }
+
+    /// Masks the secrets of the current config. A new config may have new secrets, which the agent can read.
+    fn renew_redactor(&self, output: &mut Output, rules: &Rules) {
         let config = self.engine.loaded();
-        // A new config may have new secrets, which the agent can read.
         if !Arc::ptr_eq(&config, &output.config) {
             output.config = config;
             output.tail.set_redactor(self.redactor(rules));
         }
-        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.output_notifier.clone());
-        run_blocking(move || {
-            if output.tail.advance(now)? > 0 {
-                growth.notify(job.id());
-            }
-            output.log(&job);
-            Ok(output)
-        })
-        .await
     }
 
     /// Explains why the keeper ended before it started the agent.
@@ -306,7 +318,24 @@ struct Output {
     config: Arc<Loaded>,
 }
 
+/// The state of an attempt, and its output up to that moment.
+struct Look {
+    state: AttemptState,
+    /// True if the agent may have been started.
+    began: bool,
+    output: Output,
+}
+
 impl Output {
+    /// Reads new output, and tells its readers.
+    fn advance(&mut self, now: Timestamp, job: &Job, growth: &OutputNotifier) -> anyhow::Result<()> {
+        if self.tail.advance(now)? > 0 {
+            growth.notify(job.id());
+        }
+        self.log(job);
+        Ok(())
+    }
+
     fn log(&mut self, job: &Job) {
         if let Some(Err(error)) = self.log.as_mut().map(OutputLog::catch_up) {
             warn!(job = %job.id(), "its output.log is behind: {error}");

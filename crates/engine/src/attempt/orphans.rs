@@ -6,13 +6,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use cowhand_core::id::JobId;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::stop::STOP_TIMEOUT;
+use super::stop::{END_POLL_EVERY, PROCESSES_END_TIMEOUT, STOP_TIMEOUT};
 use super::unwritten::is_unwritten;
 use crate::context::Engine;
 use crate::prune::files::entries;
@@ -20,11 +19,6 @@ use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::{AttemptState, StopOutcome};
 use cowhand_system::remove::is_missing;
-
-/// Time between two checks of an attempt that is being ended.
-const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Time in which killed processes have to disappear.
-const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An attempt without a lease that still runs. Its job gets no other attempt on this node until this value is dropped,
 /// which happens when the processes of the orphan have ended or cannot be ended.
@@ -170,7 +164,7 @@ pub(super) async fn end(attempt: &Attempt, is_urgent: &AtomicBool) -> bool {
         if now >= give_up_at {
             return false;
         }
-        tokio::time::sleep(POLL_EVERY).await;
+        tokio::time::sleep(END_POLL_EVERY).await;
     }
 }
 
@@ -204,6 +198,7 @@ fn remove_files(attempt: &Attempt) {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::time::Duration;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::AttemptTask;
 use super::orphans;
 use super::rules::Rules;
-use super::session::SessionStart;
+use super::session::{CONTINUE_PROMPT, SessionStart};
 use super::start_error::{CannotStart, StartError};
 use super::stoppable::Stoppable;
 use super::workspaces::{self, WorkDir};
@@ -30,11 +30,6 @@ pub(super) struct LaunchSpec {
     pub(super) before_output: BeforeOutput,
     pub(super) prompt: String,
 }
-
-/// Prompt of an agent that a usage limit stopped. It does not state that the limit has ended, because a fallback may
-/// run, or a person may have ended the wait.
-const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
-    left off, and do not repeat what is done.";
 
 impl AttemptTask {
     /// Ends and removes an attempt with the same number that the store does not know. Such an attempt was started after

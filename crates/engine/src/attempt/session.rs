@@ -50,6 +50,11 @@ pub(super) enum NotContinued {
     WorkspaceBusy,
 }
 
+/// Prompt of an agent that a usage limit stopped. It does not state that the limit has ended, because a fallback may
+/// run, or a person may have ended the wait.
+pub(super) const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue \
+    your task where you left off, and do not repeat what is done.";
+
 /// Number of bytes of stderr that are searched for the message about a missing session.
 const MAX_STDERR_SEARCHED: u64 = 16 << 10;
 

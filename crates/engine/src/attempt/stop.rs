@@ -22,6 +22,10 @@ use cowhand_system::remove::is_missing;
 /// Time that a keeper has to end an attempt before the daemon kills the attempt: the grace periods of the agent and of
 /// the processes that it leaves, and a margin.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time in which killed processes have to end.
+pub(super) const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time between two checks of an attempt that is being ended.
+pub(super) const END_POLL_EVERY: Duration = Duration::from_millis(100);
 /// Value that replaces [`STOP_TIMEOUT`] for a stop without a grace period. It is also the time between two tries to
 /// kill an attempt.
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);

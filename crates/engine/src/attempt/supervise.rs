@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::AttemptTask;
+use super::stop::{END_POLL_EVERY, PROCESSES_END_TIMEOUT};
 use super::workspaces;
-use crate::context::JOB_LEASE;
+use crate::lease::JOB_LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
@@ -19,9 +20,6 @@ use cowhand_system::remove::is_missing;
 /// Number of panics after which an attempt is settled as lost, because the same error would happen again.
 const MAX_PANICS: u32 = 5;
 const FIRST_PANIC_PAUSE: Duration = Duration::from_millis(200);
-/// Time in which the processes of the attempt have to end after they are killed.
-const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
-const POLL_EVERY: Duration = Duration::from_millis(100);
 
 impl AttemptTask {
     /// Runs the attempt to its end. After a panic the attempt is recovered, as after a restart.
@@ -64,7 +62,7 @@ impl AttemptTask {
     async fn end_processes(&self) {
         let (attempt, until) = (self.attempt(), Instant::now() + PROCESSES_END_TIMEOUT);
         while Instant::now() < until && attempt.on_blocking_thread(kill_if_running).await {
-            tokio::time::sleep(POLL_EVERY).await;
+            tokio::time::sleep(END_POLL_EVERY).await;
         }
     }
 

@@ -45,10 +45,11 @@ pub use crate::attempt::other_store::{
 pub use crate::attempt::outcomes::termination;
 use crate::backup;
 use crate::config;
-use crate::context::{Engine, HEARTBEAT, Home, JOB_LEASE, StopRequest};
+use crate::context::{Engine, Home, StopRequest};
 use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
+use crate::lease::{HEARTBEAT, JOB_LEASE};
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets::{self, kept, redactor_over};

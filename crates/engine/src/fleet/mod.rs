@@ -407,6 +407,11 @@ impl Fleet {
         Ok(reloaded)
     }
 
+    /// Returns whether the current config names another store than the config at the start did.
+    pub fn store_changed(&self) -> bool {
+        self.start_settings.store_changes(&self.roster())
+    }
+
     /// Returns why the last reload kept the old certificate of the server; `None` if it did not.
     pub fn certificate_problem(&self) -> Option<String> {
         self.certificate_problem.borrow().clone()

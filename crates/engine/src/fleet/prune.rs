@@ -97,7 +97,7 @@ pub async fn prune(
     if let Some(agent) = &agent {
         known_agent(store, roster, agent).await?;
     }
-    let scope = PruneScope { agent, limits: retention };
+    let scope = PruneScope { agent, limits: Some(retention) };
     let unlimited = scope.is_unlimited(roster);
     let mut excess = scope.excess(store, state, roster, now).await.map_err(prune_error)?;
     let jobs = excess.iter().map(|excess| excess.job.id.clone());

@@ -17,10 +17,14 @@ impl StartSettings {
         Self { store: roster.store.clone(), server: roster.server.clone(), traces: roster.traces.clone() }
     }
 
+    pub(super) fn store_changes(&self, roster: &Roster) -> bool {
+        self.store != roster.store
+    }
+
     /// Returns a note for each of these keys that the roster changes.
     pub(super) fn changes(&self, roster: &Roster) -> Vec<String> {
         let keys = [
-            ("store", self.store != roster.store),
+            ("store", self.store_changes(roster)),
             ("server", self.server != roster.server),
             ("traces", self.traces != roster.traces),
         ];

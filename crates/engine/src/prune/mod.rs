@@ -26,20 +26,21 @@ const MAX_JOBS_PER_TRANSACTION: usize = 100;
 pub struct PruneScope {
     /// Agent of the jobs; `None` means all agents, including agents that were removed from the config.
     pub agent: Option<AgentName>,
-    /// Limits for this call, with precedence over the config.
-    pub limits: Retention,
+    /// Limits for this call, with precedence over the config; `None` means the limits of the config.
+    pub limits: Option<Retention>,
 }
 
 impl PruneScope {
     fn policy(&self, roster: &Roster, agent: &AgentName) -> Retention {
-        self.limits.over(roster.retention(agent))
+        let configured = roster.retention(agent);
+        self.limits.map_or(configured, |limits| limits.over(configured))
     }
 
     /// Returns whether nothing can be removed because no limit is set.
     pub(crate) fn is_unlimited(&self, roster: &Roster) -> bool {
         match &self.agent {
             Some(agent) => self.policy(roster, agent).is_unlimited(),
-            None => self.limits.is_unlimited() && roster.keeps_everything(),
+            None => self.limits.is_none_or(|limits| limits.is_unlimited()) && roster.keeps_everything(),
         }
     }
 

@@ -19,7 +19,7 @@ pub fn job_socket(state: &StateFolder) -> io::Result<PathBuf> {
 
 /// Returns the folder of the job socket, and creates it if it is missing. If the path in the state folder is too long
 /// for a socket, the folder is elsewhere, and a link in the state folder points to it. The path stays the same as long
-/// as the folder belongs to this user, because running agents use the path.
+/// as the folder exists and only this user has access to it, because running agents use the path.
 pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     let linked = std::path::absolute(state.path())?.join(FOLDER);
     if linked.join(SOCKET).as_os_str().len() <= MAX_SOCKET_PATH {

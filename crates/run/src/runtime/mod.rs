@@ -27,6 +27,9 @@ use crate::redact::Redactor;
 use output_record::OutputRecord;
 pub use session::SessionChoice;
 
+/// Maximum number of models whose usage a reader counts. Their usage is part of every checkpoint.
+const MAX_MODELS: usize = 100;
+
 /// Result of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {

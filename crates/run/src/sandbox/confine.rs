@@ -13,6 +13,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
+use super::EXIT_CANNOT_START;
 use super::landlock;
 use super::seccomp::{self, Confinement};
 use crate::attempt::Attempt;
@@ -20,9 +21,6 @@ use crate::start::{SandboxPlan, StartSpec};
 use cowhand_system::stderr;
 
 pub(super) const CONFINE_VERB: &str = "confine";
-
-/// Exit code of shells for a command that cannot be run.
-const EXIT_CANNOT_START: u8 = 126;
 
 /// Restricts the process and executes the agent. Returns only after an error; then the agent has not run.
 pub fn confine(folder: &Path) -> ExitCode {

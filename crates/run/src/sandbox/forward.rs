@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
+use super::EXIT_CANNOT_START;
 use super::proxy;
 use super::seccomp::{self, Confinement};
 use cowhand_system::stderr;
@@ -31,8 +32,6 @@ pub(super) const SHARED_NETWORK: &str = "shared-network";
 const FORWARD_VERB: &str = "forward";
 /// Argument of the forwarder's second process, which is detached from its parent.
 const DETACHED: &str = "detached";
-
-const EXIT_CANNOT_START: u8 = 126;
 
 /// Executes the agent. Returns only after an error.
 pub fn run_enclosed(argv: &[std::ffi::OsString]) -> ExitCode {

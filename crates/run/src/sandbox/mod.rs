@@ -36,6 +36,9 @@ pub use bwrap_status::{BwrapStatus, failure, try_out};
 pub use error::SandboxError;
 pub use writable::writable;
 
+/// Exit code if the agent is not started. Shells use it for a command that cannot be run.
+const EXIT_CANNOT_START: u8 = 126;
+
 impl SandboxPlan {
     /// Checks that the sandbox is available now, for kinds that depend on a service.
     pub async fn ready(&self) -> Result<(), SandboxError> {

@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::SandboxError;
 use crate::start::SandboxPlan;
-
-/// Maximum number of links that the kernel follows.
-const MAX_LINKS: usize = 40;
+use cowhand_system::beneath::MAX_LINKS;
 
 /// Refuses a file if the path to it leads through a link in a writable folder, because the agent could redirect the
 /// link.

@@ -41,6 +41,7 @@ macro_rules! migrations {
             20 "0020_" "queue",
             21 "0021_" "requeued",
             22 "0022_" "write_probe",
+            // 23 is unused; never reuse a number.
             24 "0024_" "firing_jobs",
             25 "0025_" "imports",
             26 "0026_" "owed_since",

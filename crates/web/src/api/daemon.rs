@@ -81,6 +81,9 @@ pub struct DaemonView {
     /// True if the config was refused because its file does not exist.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub config_missing: bool,
+    /// True if `store` of the config was changed after the daemon had started. The daemon still uses the former store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub store_changed: bool,
     /// Reason why the last reload kept the old certificate of the server; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_problem: Option<String>,
@@ -184,6 +187,7 @@ fn view(api: &Api) -> DaemonView {
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         config_refused_at: refused.map(|refused| refused.at),
         config_missing: refused.is_some_and(|refused| refused.is_missing),
+        store_changed: daemon.store_changed(),
         certificate_problem: daemon.certificate_problem(),
         store_problem: None,
     }

@@ -15,8 +15,9 @@ use subtle::ConstantTimeEq;
 use super::tokens::{hash, random_secret};
 use super::{Api, ApiProblem};
 
-/// Time for which a link works.
-const LINK_VALID_FOR: Duration = Duration::from_mins(10);
+/// Time for which a link works, in minutes, as sentences state it.
+pub const LINK_VALID_MINUTES: u64 = 10;
+const LINK_VALID_FOR: Duration = Duration::from_mins(LINK_VALID_MINUTES);
 /// Maximum number of links that nobody has opened yet. For a further link, the first of the list is removed.
 const MAX_OPEN_LINKS: usize = 20;
 

@@ -20,7 +20,8 @@ use cowhand_system::remove::missing_is_ok;
 
 /// Time between two checks of the file.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Pause after a failed accept, whose most frequent cause is too many open files.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Path of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl Listener for RebindingListener {
                 Ok(accepted) => return accepted,
                 Err(error) => {
                     warn!("cannot accept a connection: {error}");
-                    sleep(ACCEPT_RETRY_AFTER).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             }
         }

@@ -19,8 +19,8 @@ use super::{
     UsageView, WorkView,
 };
 use super::{
-    agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, nodes, openapi,
-    providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
+    agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, next_firings,
+    nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
 use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, ScheduleView, TriggerRequest};
@@ -107,9 +107,9 @@ fn schedules_routes() -> Vec<Route> {
         Route::get("/api/v1/schedules", schedules::list)
             .about("Lists all schedules, in the order of the fleet's files.")
             .answers::<Page<ScheduleView>>(),
-        Route::get("/api/v1/schedules/next", timeline::coming)
+        Route::get("/api/v1/schedules/next", next_firings::coming)
             .about("Lists the next firings of the fleet's schedules, the soonest first.")
-            .params::<timeline::ComingFiringsQuery>()
+            .params::<next_firings::ComingFiringsQuery>()
             .answers::<Page<ComingFiring>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}", schedules::one)
@@ -117,9 +117,9 @@ fn schedules_routes() -> Vec<Route> {
             .params::<schedules::ScheduleQuery>()
             .answers::<ScheduleWithFirings>()
             .refuses(&[NotFound]),
-        Route::get("/api/v1/schedules/{agent}/{schedule}/next", timeline::next)
+        Route::get("/api/v1/schedules/{agent}/{schedule}/next", next_firings::next)
             .about("Lists the next firings of the schedule, if the clock decides them.")
-            .params::<timeline::NextFiringsQuery>()
+            .params::<next_firings::NextFiringsQuery>()
             .answers::<Page<Timestamp>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/firings", schedules::firings)

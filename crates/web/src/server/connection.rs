@@ -33,6 +33,7 @@ use tracing::{debug, warn};
 
 use super::rate_limit::limited_address;
 use super::write_timeout::WriteTimeout;
+use crate::api::rebinding_listener::ACCEPT_PAUSE;
 use cowhand_engine::tls::Tls;
 use cowhand_engine::trigger::stopped;
 
@@ -41,8 +42,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for running requests to end when the server closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after a failed accept, whose most frequent cause is too many open files.
-const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Maximum size of the head of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
@@ -151,7 +150,7 @@ pub(super) async fn serve(
             }
             Err(error) => {
                 warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }

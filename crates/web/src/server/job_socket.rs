@@ -20,7 +20,7 @@ use tracing::{error, warn};
 
 use super::connection::serve_stream;
 use super::rate_limit::retry_later;
-use crate::api::rebinding_listener::{RebindingListener, SocketPath};
+use crate::api::rebinding_listener::{ACCEPT_PAUSE, RebindingListener, SocketPath};
 use crate::api::{
     self, Api, ApiProblem, BodyLimit, Code, MAX_JOB_BODY_BYTES, RequestedEndpoint, SocketError,
 };
@@ -36,7 +36,6 @@ const MAX_REQUESTS_PER_JOB: usize = 64;
 const RETRY_AFTER_SECONDS: u64 = 1;
 /// Timeout for the head of a request. It is short, because a client on the same machine sends the head at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
-const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct JobSocket {
@@ -102,7 +101,7 @@ async fn serve(mut listener: RebindingListener, router: Router, stop: watch::Rec
             }
             Err(error) => {
                 warn!("cannot accept a connection of a job: {error}");
-                tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }

@@ -71,6 +71,12 @@ impl TooMany {
     pub(super) const fn after(wait: Duration) -> Self {
         Self { wait }
     }
+
+    /// Returns the time to wait in whole seconds, rounded up, and at least one second.
+    fn seconds(&self) -> u64 {
+        let more = u64::from(self.wait.subsec_nanos() > 0);
+        (self.wait.as_secs() + more).max(1)
+    }
 }
 
 /// Returns the address for which limits count. For IPv6, it is the network with a prefix of 64 bits, because one client
@@ -87,7 +93,7 @@ pub(super) fn limited_address(peer: IpAddr) -> IpAddr {
 
 impl IntoResponse for TooMany {
     fn into_response(self) -> Response {
-        let seconds = self.wait.as_secs() + 1;
+        let seconds = self.seconds();
         let wait = duration::rounded_from_seconds(seconds);
         let problem = ApiProblem::new(Code::TooMany, format!("too many requests; try again in {wait}"));
         retry_later(problem, seconds)
@@ -126,6 +132,14 @@ mod tests {
             (100, one, wait(3)),
         ] {
             assert_eq!(limit.take_at(peer, at(seconds)), expected, "{peer} at {seconds}");
+        }
+    }
+
+    #[test]
+    fn the_time_to_wait_is_rounded_up_to_whole_seconds() {
+        for (milliseconds, expected) in [(0, "1"), (1, "1"), (1_000, "1"), (1_200, "2"), (3_000, "3")] {
+            let refusal = TooMany::after(Duration::from_millis(milliseconds)).into_response();
+            assert_eq!(refusal.headers()[header::RETRY_AFTER], expected, "{milliseconds} ms");
         }
     }
 

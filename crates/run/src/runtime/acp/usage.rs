@@ -13,11 +13,9 @@ use cowhand_core::job::{JobUsage, ModelUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::MAX_MODELS;
 use super::super::gemini::ChatRecord;
 use super::super::json::{Fields, short_text};
-
-/// Maximum number of models. Their usage is part of every checkpoint.
-const MAX_MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]

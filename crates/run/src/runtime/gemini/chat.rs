@@ -15,12 +15,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::MAX_MODELS;
 use super::super::json::count;
 use super::super::session_file;
 use super::launch::HOME;
 
-/// Maximum number of models. Their usage is part of every checkpoint.
-const MAX_MODELS: usize = 100;
 /// Maximum number of files. Their positions are part of every checkpoint.
 const MAX_RECORD_FILES: usize = 10;
 

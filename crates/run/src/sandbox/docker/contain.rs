@@ -22,6 +22,7 @@ use super::leftover::{self, Record};
 use super::limits::{ContainerEnd, LimitWatch};
 use super::{filter, frames};
 use crate::attempt::{Attempt, PROMPT_FILE};
+use crate::sandbox::EXIT_CANNOT_START;
 use crate::start::{ContainerSettings, SandboxPlan, StartSpec};
 use cowhand_system::stderr;
 
@@ -29,11 +30,10 @@ pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
 /// Exit code that Docker uses if the container's own exit code is unknown.
 const EXIT_LOST: u8 = 125;
-/// Exit code that shells use for a command that cannot be run.
-const EXIT_CANNOT_START: u8 = 126;
 const EXIT_TERMINATED: u8 = 128 + 15;
 
-/// Runs the attempt of this folder in a container. Returns the exit code of the container, or one of the codes above.
+/// Runs the attempt of this folder in a container. Returns the exit code of the container, or `EXIT_LOST`,
+/// `EXIT_CANNOT_START` or `EXIT_TERMINATED`.
 pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
