@@ -1,4 +1,4 @@
-//! Asks: requests of a running agent to a person, either for permission to use a tool or a free question.
+//! Asks: a running agent asks a person whether it may use a tool, or asks any other question.
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,7 +47,7 @@ pub struct Ask {
     #[serde(flatten)]
     pub what: AskSubject,
     pub asked_at: Timestamp,
-    /// Time at which an open ask is denied.
+    /// Time at which this ask expires if it is still open.
     pub expires_at: Timestamp,
     #[serde(flatten)]
     pub state: AskState,

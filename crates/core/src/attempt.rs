@@ -14,8 +14,8 @@ use crate::policy::{Retry, Timeout};
 use crate::roster::{Agent, Program};
 use crate::runtime::Runtime;
 
-/// The rules of the config with which an attempt was started. They hold until the attempt is settled, even if a later
-/// daemon has a config without its agent or schedule.
+/// The rules of the config with which an attempt was started. If the agent or schedule of the attempt is removed from
+/// the config, these rules hold until the attempt is settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRules {
     pub retry: Retry,
@@ -57,7 +57,8 @@ impl AttemptAgent {
     /// the config.
     pub fn in_place_of(&self, removed: AgentName) -> Agent {
         let agent = Agent::new(removed);
-        // A later version may have a runtime that this one does not know. The reader of the output is stored apart.
+        // A later version of cowhand may have stored a runtime that this version does not know. The default then takes
+        // its place. This does not change how the output is read, because the reader is stored separately.
         let runtime = Runtime::named(&self.runtime).unwrap_or_default();
         Agent {
             program: Program { runtime, provider: self.provider.clone(), ..Program::default() },
@@ -74,8 +75,8 @@ impl AttemptAgent {
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
-    /// True if the runtime reports its usage only at its end, and the attempt did not complete, so the report may be
-    /// missing.
+    /// True if the runtime may report usage only at the end of an attempt, and this attempt did not complete. Its usage
+    /// may then be missing.
     pub silent: bool,
     /// Metadata that the agent left for its hooks.
     pub metadata: Option<Value>,

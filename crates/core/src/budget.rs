@@ -27,7 +27,9 @@ use crate::job::{JobUsage, ModelUsage};
 use crate::policy::Zone;
 use crate::word::written_as;
 pub use period::Period;
-pub use words::{assumed_sentence, money, tokens as tokens_in_words, unpriced_sentence};
+pub use words::{
+    assumed_sentence, cost_in_words, money, sum_in_words, tokens as tokens_in_words, unpriced_sentence,
+};
 
 /// Spend limits of an agent, of each job, or of all agents together. An unset key sets no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -182,14 +184,14 @@ pub struct OverBudget {
 }
 
 impl OverBudget {
-    /// Checks whether the next attempt would fit if the running attempts spent no more than they have reported. Then it
-    /// has to wait only for their reservations to end.
+    /// Checks whether the next attempt would fit if the running attempts spent no more than they have reported. If so,
+    /// the next attempt has to wait only until the reservations of the running attempts end.
     pub const fn fits_after_running(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
 
-    /// Returns the time until which it surely allows no attempt; none if it has to wait only for running attempts, or
-    /// is not renewed.
+    /// Returns the time until which this budget surely allows no further attempt; none if the next attempt has to wait
+    /// only for running attempts, or if the budget is not renewed.
     fn blocks_until(&self) -> Option<jiff::Timestamp> {
         self.until.filter(|_| !self.fits_after_running())
     }

@@ -9,8 +9,9 @@ use uuid::Uuid;
 const MAX_INDEXED_BYTES: usize = 1_000;
 const MAX_FIRST_WORD: usize = 50;
 
-/// Returns `text`, or its first word and a UUID derived from all of it if it is too long for an index. Different texts
-/// have different results. No more of the text is kept, because redaction does not recognise a part of a secret.
+/// Returns `text`. If `text` is too long for an index, returns its first word, unless that word is long too, and a UUID
+/// that is derived from the whole text. Different texts have different results. No more of a long text is kept, because
+/// redaction does not recognise a part of a secret.
 pub fn indexed(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_INDEXED_BYTES {
         return Cow::Borrowed(text);

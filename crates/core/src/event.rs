@@ -216,7 +216,7 @@ pub enum Fact {
     /// The daemon was asked to stop.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
-    /// The wall clock of a node was set by `seconds`: forward, or back if the number is negative.
+    /// The wall clock of a node was moved by this number of seconds: forward, or back if the number is negative.
     #[serde(rename = "clock:stepped")]
     ClockStepped { node: String, seconds: i64 },
     /// The park of the provider was ended on request.

@@ -15,7 +15,7 @@ pub struct Filter {
     /// Values of the payload's `action`, one of which has to match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// Labels, one of which the task (for example an issue or a pull request) has to have.
+    /// Labels; the task, for example an issue or a pull request, has to have at least one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// Labels that the task must not have.
@@ -24,7 +24,7 @@ pub struct Filter {
     /// Authors, one of whom has to have written the task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub author: Vec<String>,
-    /// People, to one of whom the task has to be assigned.
+    /// People; the task has to be assigned to one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assignee: Vec<String>,
     /// Regular expression that the title of the task has to match.

@@ -53,7 +53,7 @@ impl FiringContext {
 }
 
 impl Schedule {
-    /// Returns the next time that the calendar allows; `None` if it allows now, or no later time.
+    /// Returns the next time that the calendar allows; `None` if the calendar allows `now`, or no time after it.
     pub fn next_opening(&self, now: Timestamp) -> Option<Timestamp> {
         self.timing.next_allowed(now, self.zone.time_zone()).filter(|opens| *opens > now)
     }
@@ -75,8 +75,9 @@ impl Firing<'_> {
         }
     }
 
-    /// Returns the earliest start of the job by the calendar of its schedule; `None` if the job may start now. Jobs of the
-    /// clock may start now, because the clock fires only when the calendar allows it. Jobs by hand may start at any time.
+    /// Returns the earliest start of the job by the calendar of its schedule; `None` if the job may start now. Jobs of
+    /// the clock may start now, because the clock fires only when the calendar allows it. Jobs by hand may start at any
+    /// time.
     fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.next_opening(now)
@@ -102,8 +103,8 @@ impl Firing<'_> {
         PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
-    /// Returns the trust in the author, as the prompt states it. The trust rules are applied before a job is created:
-    /// if a rule checked the author and the firing is not confined, the author is trusted.
+    /// Returns the trust in the author, as the prompt states it. The trust rules are applied before a job is created.
+    /// So the author is trusted if a rule checked the author and the firing is not confined.
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
         let source = match self.schedule {
@@ -144,7 +145,8 @@ impl Firing<'_> {
         let template = if given.is_some() {
             Template::literal(text, variables)
         } else {
-            // Problems were reported when the config was loaded. A variable without a value does not prevent the firing.
+            // Problems were reported when the config was loaded. A variable without a value does not prevent the
+            // firing.
             Template::parse_lenient(text, variables).0
         };
         prompt::build_prompt(&template, &context)

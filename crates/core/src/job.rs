@@ -44,7 +44,7 @@ pub struct Job {
     prompt: Option<String>,
     origin: Option<Origin>,
     session_id: Option<String>,
-    /// Number of attempts started so far.
+    /// Number of attempts so far, including those that never began.
     attempts: u32,
     /// Number of attempts that reached a usage limit of their provider.
     parks: u32,
@@ -361,8 +361,8 @@ impl Job {
         }
     }
 
-    /// Sets the earliest start of a job that waits for the calendar of its schedule, and returns whether it has changed.
-    /// Does nothing if the job does not wait for its first attempt.
+    /// Sets the earliest start of a job that waits for the calendar of its schedule, and returns whether this start has
+    /// changed. Does nothing if the job does not wait for its first attempt.
     pub fn reschedule(&mut self, start: Option<Timestamp>) -> bool {
         match &mut self.state {
             JobState::Pending { not_before } if self.run_started_at.is_none() && *not_before != start => {

@@ -247,7 +247,7 @@ impl OutputMessage {
         }
     }
 
-    /// Sets the time at which the message is appended, unless it has a timestamp.
+    /// Sets `now` as the timestamp, unless the message already has a timestamp.
     #[must_use]
     pub fn stamped(mut self, now: Timestamp) -> Self {
         match &mut self {

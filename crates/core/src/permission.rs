@@ -55,7 +55,8 @@ pub enum PermissionMode {
     Plan,
     Delegate,
     DontAsk,
-    // `permissions` decide. A person decides about uses that an `ask` rule matches, or that no rule matches.
+    // The rules in `permissions` decide. A person decides about uses that an `ask` rule matches, or that no rule
+    // matches.
     Ask,
 }
 

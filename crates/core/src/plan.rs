@@ -1,7 +1,8 @@
 //! The planner: decides what to do now, from the config and the state of the store.
 //!
-//! `plan` and `plan_agents` read their arguments and return actions. They change nothing, so they can be tested with
-//! tables, and they can be called again at any time. For each agent, it decides about the ends of jobs, about firings and about starts:
+//! `plan` and `plan_agents` read their arguments and return actions. They change nothing, so a test can list inputs
+//! with the expected actions, and a caller can plan again at any time. For each agent, the planner decides about the
+//! ends of jobs, about firings and about starts:
 //!
 //! 1. **ends**: running jobs that have to stop, and running jobs whose lease has expired;
 //! 2. **firings**: which recorded firings are prepared, and which schedules resume, finish or reopen; for each schedule
@@ -67,12 +68,13 @@ pub struct Snapshot {
     pub boot: Option<BootTime>,
     /// Start of the fleet's daemon, and the gaps in which it could not act.
     pub uptime: Uptime,
-    /// Running jobs that have ended and are not settled, because no daemon runs. Only for people; a plan ignores it.
+    /// Running jobs whose attempt has ended and is not settled, because no daemon runs. Only for people; plans do not
+    /// use this field.
     pub unsettled: BTreeSet<JobId>,
 }
 
 impl Snapshot {
-    /// Returns whether the job runs. False for a running job that has ended and is not settled.
+    /// Returns whether the job runs. False for a running job whose attempt has ended and is not settled.
     pub fn runs(&self, job: &LiveJob) -> bool {
         matches!(job.state, LiveState::Running { .. }) && !self.unsettled.contains(&job.id)
     }
@@ -342,8 +344,8 @@ pub fn plan_agents(
     in_order.into_iter().map(plan_agent).collect()
 }
 
-/// Returns the position of the oldest job of each agent that could start now. Agents that share a provider or a budget
-/// are planned in this order, so that none of them takes all slots from the others.
+/// Returns, for each agent, the position of its oldest job that could start now. Agents that share a provider or a
+/// budget are planned in this order, so that none of them takes all slots from the others.
 fn oldest_ready_jobs(snapshot: &Snapshot, now: Timestamp) -> HashMap<&AgentName, usize> {
     let mut oldest = HashMap::new();
     for (position, job) in snapshot.jobs.iter().enumerate() {

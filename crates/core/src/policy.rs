@@ -91,7 +91,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Returns the default policy, of which there is one value.
+    /// Returns the default policy. All callers share one value.
     pub fn shared_default() -> Arc<Self> {
         static DEFAULT: LazyLock<Arc<Retry>> = LazyLock::new(Arc::default);
         Arc::clone(&DEFAULT)
@@ -173,8 +173,8 @@ impl TryFrom<String> for Timeout {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Timing {
-    /// Maximum shift in percent of the interval, 0 to 10; unset means 1 for intervals that several schedules share, and 0
-    /// for others and for cron.
+    /// Maximum delay of a firing, 0 to 10, in percent of the interval or, for cron, of the time to the next due time.
+    /// Unset means 1 for intervals that several schedules share, and 0 for other intervals and for cron.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
     pub misfire: Misfire,

@@ -2,10 +2,11 @@
 //!
 //! A template is split into own text and placeholders. Only the text between the braces is passed to the template
 //! engine, and the result is only printed: no value is expanded again, and `{% %}` or `{# #}` have no meaning. Values
-//! have no control characters except line feeds and tabs. Text from outside that is more than one plain word is put
-//! between backticks, more than the longest run of backticks in the text. Several lines, the text of a task, and the
-//! result of another job are put into a fence that nothing inside can close. The first line of the fence states whether
-//! the text is the task, and, if known, who wrote the task and whether the author is trusted. A missing value is empty.
+//! have no control characters except line feeds and tabs. A line of text from outside that is more than one plain word
+//! is put between backticks. Their number is greater than the longest run of backticks in the text. Several lines, the
+//! text of a task, and the result of another job are put into a fence that nothing inside can close. The first line of
+//! the fence states whether the text is the task, and, if known, who wrote the task and whether the author is trusted.
+//! A missing value is empty.
 
 use crate::work::WorkItem;
 
@@ -19,15 +20,10 @@ mod variables;
 
 pub use author::{AuthorTrust, PromptAuthor};
 pub use context::{Context, PromptFiring, Upstream};
-pub use outside::one_line;
+pub use outside::{MAX_VALUE_BYTES, one_line};
 use outside::{PromptPart, PromptValue};
 pub use template::Template;
 pub use variables::Variables;
-
-/// Maximum number of bytes that one value adds to a prompt, without its fence or backticks.
-pub const VALUE_CAP: usize = 64 * 1024;
-/// Maximum number of bytes of a template, and of all values in a prompt together.
-pub const PROMPT_CAP: usize = 256 * 1024;
 
 /// Prompt if none is configured.
 pub const DEFAULT_PROMPT: &str = "Execute your configured task";
@@ -96,7 +92,7 @@ pub enum PromptError {
         "line {line}: `{placeholder}` cannot be read: {problem}. For a literal `{{{{` write `{LITERAL_BRACES}`"
     )]
     Unreadable { line: usize, placeholder: String, problem: String },
-    #[error("a prompt of {bytes} bytes is too long; the maximum is {PROMPT_CAP} bytes")]
+    #[error("a prompt of {bytes} bytes is too long; the maximum is {most} bytes", most = template::MAX_TEMPLATE_BYTES)]
     TooLong { bytes: usize },
     #[error("a prompt has more than {most} placeholders", most = template::MAX_PLACEHOLDERS)]
     TooMany,

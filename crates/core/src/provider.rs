@@ -63,7 +63,7 @@ impl ProviderState {
     }
 }
 
-/// Provider of a job with the limits for its start.
+/// A provider with its limits on the start of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitedProvider {
     pub provider: String,
@@ -110,9 +110,9 @@ impl Parked {
         format!("{} is used up: {}", self.provider, self.message)
     }
 
-    /// Checks whether the start of the limit is in the future, because the clock was set back, and the limit is not
-    /// longer than [`MAX_PROVIDER_PAUSE`]. Such a limit does not apply. A longer limit is treated as if the provider
-    /// had reported its end, so its end applies.
+    /// Checks whether the limit lasts at most [`MAX_PROVIDER_PAUSE`] and its start is in the future, because the clock
+    /// was set back. Such a limit does not apply. A longer limit still applies, because its end counts as reported by
+    /// the provider.
     fn begins_in_future(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }

@@ -88,7 +88,8 @@ pub enum ReportRefused {
 }
 
 pub const MAX_SUMMARY_LENGTH: usize = 20_000;
-/// Maximum number of artifacts of a report, and of a result, because the text of an agent can contain many links.
+/// Maximum number of artifacts of a report. It is also the maximum of a result, because the text of an agent can
+/// contain many links.
 pub const MAX_ARTIFACTS: usize = 20;
 /// Maximum length of an artifact in characters. Every work source can show this length.
 pub const MAX_ARTIFACT_LENGTH: usize = 300;

@@ -70,7 +70,7 @@ pub struct Roster {
     pub server: ServerConfig,
     /// Traces of the root file; none if it does not configure them.
     pub traces: Option<TracesConfig>,
-    /// Passwords in the URLs of all config files, whatever key contains them. They are masked as other secrets.
+    /// Passwords in the URLs of all config files, whatever key contains them. They are masked like other secrets.
     pub url_passwords: Vec<String>,
     /// True if the config has errors. Agents and schedules of the config can then be missing here.
     pub has_errors: bool,
@@ -158,7 +158,8 @@ pub enum JobRestrictions<'a> {
     /// No further restrictions: the job has no schedule.
     Agent,
     Schedule(&'a Schedule),
-    /// Its schedule is no longer in the config. Its restrictions are not known, so nothing counts as allowed.
+    /// Its schedule is no longer in the config, so the restrictions of the schedule are not known, and nothing counts
+    /// as allowed.
     Removed(ScheduleName),
 }
 
@@ -179,8 +180,8 @@ pub struct Schedule {
     pub timing: Timing,
     /// Time zone of the cron expression, the active hours and the excluded dates.
     pub zone: Zone,
-    /// Conditions of a firing. A firing that does not meet them is recorded as skipped. The box keeps a schedule without
-    /// conditions small, as the boxes below do.
+    /// Conditions of a firing. A firing that does not meet them is recorded as skipped. The box keeps the type
+    /// `Schedule` small, as the boxes below do.
     pub filter: Option<Box<Filter>>,
     pub prompt: Option<String>,
     /// Source of its work items, its own or inherited from the agent; none if it takes no items.
@@ -342,8 +343,8 @@ impl Agent {
         self.schedule(schedule).map_or(&self.isolation, |schedule| &schedule.isolation).clone()
     }
 
-    /// Returns the isolation of jobs without a schedule and of jobs of each schedule, with the schedule. Jobs that share
-    /// the agent's directory are left out.
+    /// Returns the isolation of jobs without a schedule and of jobs of each schedule, with the schedule. Jobs that
+    /// share the agent's directory are left out.
     pub fn isolations(&self) -> impl Iterator<Item = (Option<&ScheduleName>, &IsolationRules)> {
         let of_schedules = self.schedules.iter().map(|schedule| (Some(&schedule.name), &schedule.isolation));
         std::iter::once((None, &self.isolation))
@@ -531,8 +532,8 @@ mod tests {
         Agent::from_config("a".parse().unwrap(), serde_json::from_str(config).unwrap())
     }
 
-    /// The strict sandbox allows only what the work needs, even if the agent's own sandbox allows more. Rules of the
-    /// agent's own sandbox that are stricter still apply.
+    /// The strict sandbox allows only what the work needs, even if the agent's own sandbox allows more. Stricter
+    /// rules of the agent's own sandbox also apply.
     #[test]
     fn jobs_of_strangers_run_in_the_strict_sandbox() {
         use crate::sandbox::{Credentials, NetworkAccess, SandboxKind};

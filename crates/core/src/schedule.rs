@@ -19,7 +19,7 @@ pub struct ScheduleRecord {
     pub state: ScheduleState,
     /// Trigger as it was last loaded.
     pub trigger: TriggerConfig,
-    /// Due time of a `delay`. `in` counts from the time at which the schedule was first loaded.
+    /// Due time of a `delay`. `in` counts from the time at which the schedule was first loaded with this trigger.
     pub run_at: Option<Timestamp>,
     /// Number that grows when the schedule is re-armed. It is part of the firing keys, so that new keys differ from old
     /// keys.
@@ -227,7 +227,8 @@ impl ScheduleRecord {
                 self.breaker_state = BreakerState::default();
                 true
             }
-            // A strategy that follows events holds no credentials, and would lose the events until now.
+            // A strategy that follows events holds no credentials, and would lose the events until now if it were armed
+            // again.
             ScheduleState::Active if is_failing && !self.trigger.follows_events() => {
                 self.armed_at = now.wall;
                 true
@@ -247,8 +248,8 @@ impl ScheduleRecord {
     }
 
     /// Disables the schedule, and returns whether its state has changed. Running jobs continue. A due firing no longer
-    /// waits; the rest of the record is kept, including the end of a pause. A delay that has fired stays off when it gets
-    /// a new time.
+    /// waits, and the error of the trigger is forgotten. The rest of the record is kept, including the end of a pause.
+    /// A delay that has fired stays off when it gets a new time.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
         let off = ScheduleState::Disabled { why };
         let changed = self.state != off;
@@ -325,8 +326,8 @@ impl ScheduleRecord {
         on
     }
 
-    /// Checks whether it accepts no occurrence now, because it is disabled, has finished or has an error. During a pause,
-    /// it accepts occurrences from outside.
+    /// Checks whether it accepts no occurrence now, because it is disabled, has finished or has an error. During a
+    /// pause, it accepts occurrences from outside.
     pub const fn is_off(&self) -> bool {
         match self.state {
             ScheduleState::Active | ScheduleState::Paused { .. } => false,

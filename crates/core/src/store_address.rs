@@ -2,14 +2,15 @@
 //!
 //! The library that connects is not part of core. A test in the store crate checks that this module refuses each
 //! address that the library refuses. This module also refuses addresses with an unescaped `@`, and addresses with a
-//! parameter that the library does not know, because messages would show a part of their password.
+//! parameter that the library does not know: messages about such an address could show a part of its password.
 
 use core::net::{IpAddr, Ipv6Addr};
 
 /// Values of `sslmode`.
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/// Parameters that are not checked further. The library writes the values of other parameters to the log.
+/// Parameters whose values are not checked. A parameter that the library does not know is refused, because the library
+/// would write its value to the log.
 const OTHER_PARAMETERS: [&str; 13] = [
     "host",
     "dbname",

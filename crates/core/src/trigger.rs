@@ -23,7 +23,8 @@ pub use kind::{ClockTrigger, EventTrigger, GithubItem, TriggerKind};
 /// Default time between two polls of a GitHub trigger.
 pub const DEFAULT_POLL_INTERVAL: Interval = Interval::minutes(1);
 
-/// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
+/// The trigger of a schedule: its `type:` and the fields of this type. It is JSON in the API, and in YAML its keys are
+/// keys of the schedule.
 ///
 /// Only set fields are serialized, so that the JSON lines in the tests below are reproduced exactly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -138,11 +139,11 @@ pub enum TriggerConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
     },
-    /// Fires when a job ends that does not belong to this schedule.
+    /// Fires when a job ends, unless the job belongs to this schedule.
     DispatchResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source_workflow_id: Option<Uuid>,
-        /// Name of the schedule: `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
+        /// Schedule of the ended job: `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`; unset means any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schedule: Option<String>,
         /// Status of the ended job; unset means any.

@@ -130,7 +130,7 @@ impl Trust {
     }
 
     /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
-    /// that names another repository counts as text of a stranger.
+    /// that names an unlisted repository counts as text of a stranger.
     fn unlisted_repo(&self, origin: &TextOrigin) -> Option<String> {
         if self.repos.is_empty() || origin.has_no_repository {
             return None;
@@ -233,7 +233,7 @@ pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, origin: &TextOrigi
 /// trusted, even if the rules allow text of strangers.
 pub fn judge_derived<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
-    // Without trust rules, such text still counts as text of a stranger.
+    // Without trust rules, a job with such text still runs in the strict sandbox.
     match treatments.max().unwrap_or(Treatment::Sandbox) {
         Treatment::Refuse => TrustVerdict::Refused(why.to_owned()),
         Treatment::Allow | Treatment::Sandbox => TrustVerdict::Confined(why.to_owned()),

@@ -151,8 +151,8 @@ impl ConfiguredSource {
     }
 
     /// Returns the name of the queue, which is the same for all agents that take items from the same source, so that
-    /// they do not take the same item. If the name would be too long for an index of the store, it contains a UUID
-    /// instead. `base` is the folder of the root file.
+    /// they do not take the same item. If the name would be too long for an index of the store, a UUID replaces all but
+    /// its first word. `base` is the folder of the root file.
     pub fn queue(&self, base: &Path) -> String {
         let name = match self {
             Self::Github { repo, api_url, .. } => {
@@ -165,7 +165,7 @@ impl ConfiguredSource {
         indexed(&name).into_owned()
     }
 
-    /// Returns whether only the owner of the fleet writes the items: they are files in a folder of the owner.
+    /// Checks whether only the owner of the fleet writes the items. This is true of files in a folder of the owner.
     pub const fn is_of_owner(&self) -> bool {
         match self {
             Self::Files { .. } => true,

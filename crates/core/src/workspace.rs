@@ -30,7 +30,8 @@ pub enum IsolationKind {
     Clone,
 }
 
-/// Removal of a workspace after the end of its job; `keep_on_failure` keeps those of failed and cancelled jobs.
+/// Removal of a workspace after the end of its job; `keep_on_failure` keeps the workspaces of failed and cancelled
+/// jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cleanup {

@@ -1,6 +1,6 @@
 //! Small elements that many pages show: status, time, duration, cost.
 
-use cowhand_core::budget::{self, assumed_sentence};
+use cowhand_core::budget::{self, assumed_sentence, cost_in_words};
 use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
@@ -98,12 +98,6 @@ pub(super) fn money(dollars: f64) -> String {
     budget::money(budget::microdollars(dollars))
 }
 
-/// Formats a sum, with `≤` if a part of it is assumed.
-pub(super) fn sum(dollars: f64, assumed: Option<f64>) -> String {
-    let at_most = if assumed.is_some() { "≤ " } else { "" };
-    format!("{at_most}{}", money(dollars))
-}
-
 /// Formats `1234567` as `1.2M`.
 pub(super) fn count(number: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -117,13 +111,9 @@ pub(super) fn count(number: u64) -> String {
 }
 
 pub(super) fn cost(usage: Option<&JobUsage>) -> Markup {
-    let reported = usage.and_then(|usage| usage.total_cost_usd);
-    let assumed = usage.and_then(|usage| usage.assumed_usd);
     html! {
-        @if let Some(assumed) = assumed {
-            span.number title=[usage.and_then(assumed_sentence)] { "≤ " (money(reported.unwrap_or_default() + assumed)) }
-        } @else if let Some(dollars) = reported {
-            span.number { (money(dollars)) }
+        @if let Some(cost) = cost_in_words(usage) {
+            span.number title=[usage.and_then(assumed_sentence)] { (cost) }
         } @else {
             span.muted { "–" }
         }
@@ -181,10 +171,6 @@ mod tests {
             [(0.0, "$0.00"), (0.0012, "$0.0012"), (0.012_345, "$0.012345"), (1.5, "$1.50")]
         {
             assert_eq!(money(dollars), expected);
-            assert_eq!(
-                (sum(dollars, None), sum(dollars, Some(0.1))),
-                (expected.to_owned(), format!("≤ {expected}"))
-            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use cowhand_core::ask::Ask;
-use cowhand_core::budget::tokens;
+use cowhand_core::budget::{sum_in_words, tokens};
 use cowhand_core::job::JobRecord;
 use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};
@@ -19,6 +19,9 @@ use cowhand_web::api::{
     AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, removed_agent_sentence,
     segment,
 };
+
+/// Maximum number of schedules in the list of next firings.
+const NEXT_FIRINGS_SHOWN: usize = 8;
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
@@ -103,7 +106,7 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
                     @match today.usage.cost_usd {
                         // No price is known.
                         None if tokens > 0 && spent.budgets.is_empty() => { (elements::count(tokens)) " tokens" }
-                        dollars => { (elements::sum(dollars.unwrap_or_default(), today.assumed_usd)) (budgets::of_today(&spent.budgets)) }
+                        dollars => { (sum_in_words(dollars.unwrap_or_default(), today.assumed_usd)) (budgets::of_today(&spent.budgets)) }
                     }
                     " today"
                 }
@@ -264,7 +267,7 @@ fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
         table {
             thead { tr { th { "Schedule" } th { "Agent" } th.end { "When" } } }
             tbody {
-                @for schedule in schedules.iter().take(8) {
+                @for schedule in schedules.iter().take(NEXT_FIRINGS_SHOWN) {
                     tr {
                         td { (elements::schedule(&schedule.agent, &schedule.schedule)) }
                         td { (elements::agent(&schedule.agent)) }

@@ -1,8 +1,8 @@
 //! The dashboard: pages for people, made only from answers of the API.
 //!
 //! Each page is one file; the other files have parts that pages use. The server renders the whole page, so that it can
-//! be read without the script. The script replaces the parts that are marked `data-live` after an event, shows times in
-//! local time, and sends a person's decisions to the API.
+//! be read without the script. After an event, the script replaces the parts that are marked `data-live`. It also shows
+//! times in local time, and sends a person's decisions to the API.
 
 mod agent;
 mod asks;
@@ -168,8 +168,8 @@ pub fn router(context: PagesContext) -> Router {
         .with_state(pages)
 }
 
-/// Refuses addresses below `/hooks` that are not the address of a webhook. Their senders are programs, so the answer is
-/// a problem document and not the login page.
+/// Refuses requests to addresses below `/hooks` that are not the address of a webhook. The senders of such requests are
+/// programs, so the answer is a problem document and not the login page.
 async fn refuse_hook_paths(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if path == "/hooks" || path.starts_with("/hooks/") {

@@ -40,10 +40,12 @@ pub(super) async fn log_in(
     method: Method,
     Path(code): Path<String>,
 ) -> Result<Response, Response> {
+    // A program that only checks links sends HEAD. It must not use up the link, and learns nothing about it.
+    if method == Method::HEAD {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     pages.login.tries.take(peer.ip()).map_err(IntoResponse::into_response)?;
-    // A HEAD request must not use up the link.
-    let taken = if method == Method::GET { pages.login.codes.take(&code) } else { None };
-    let Some(taken) = taken else {
+    let Some(taken) = pages.login.codes.take(&code) else {
         warn!(peer = %peer.ip(), "somebody opened a login link that is not valid");
         return Err(public_page(
             StatusCode::UNAUTHORIZED,
@@ -117,7 +119,7 @@ pub(super) fn login_needed(has_token: bool) -> Response {
             p.lead { "Run this where the fleet runs, and open the link that it prints:" }
             pre.type-this { "cowhand dashboard" }
             p.muted { "The link works once. After that, this browser stays logged in for " (TOKEN_DAYS) " days; "
-                code { "cowhand token list" } " shows it and " code { "cowhand token revoke" } " ends it." }
+                code { "cowhand token list" } " shows this browser's token, and " code { "cowhand token revoke" } " revokes it." }
         },
     )
 }

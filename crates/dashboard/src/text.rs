@@ -1,4 +1,4 @@
-//! Text on a page that agents, people or senders wrote. Characters that change how the rest of the page is shown are
+//! Shows text that agents, people or senders wrote. Characters that change how the rest of the page is shown are
 //! removed or replaced, and maud escapes the text.
 
 use maud::{Markup, Render, html};

@@ -1,6 +1,7 @@
 //! The page of usage: budgets, and spending of the fleet by day, agent, schedule, work item and model.
 
 use axum::extract::State;
+use cowhand_core::budget::sum_in_words;
 use cowhand_core::job::ModelUsage;
 use jiff::civil::Date;
 use maud::{Markup, html};
@@ -51,7 +52,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Usag
         div.page-head #head data-live {
             h1 { "Usage" }
             p.facts {
-                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (elements::sum(dollars, usage.total.assumed_usd)) } } }
+                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (sum_in_words(dollars, usage.total.assumed_usd)) } } }
                 @if let Some(assumed) = usage.total.assumed_usd { span { (elements::money(assumed)) " of that assumed" } }
                 span { (elements::count(usage.total.usage.input_tokens)) " tokens in" }
                 span { (elements::count(usage.total.usage.output_tokens)) " tokens out" }
@@ -104,7 +105,7 @@ impl Measure {
 
     fn format(self, usage: &ModelUsage, assumed: Option<f64>) -> String {
         match self {
-            Self::Dollars => elements::sum(usage.cost_usd.unwrap_or_default(), assumed),
+            Self::Dollars => sum_in_words(usage.cost_usd.unwrap_or_default(), assumed),
             Self::Tokens => elements::count(usage.fresh_tokens()),
         }
     }
@@ -114,7 +115,7 @@ impl Measure {
 type Row<'a> = (Markup, &'a ModelUsage, Option<f64>);
 
 fn dollars(usage: &ModelUsage, assumed: Option<f64>) -> String {
-    usage.cost_usd.map_or_else(|| "–".to_owned(), |dollars| elements::sum(dollars, assumed))
+    usage.cost_usd.map_or_else(|| "–".to_owned(), |dollars| sum_in_words(dollars, assumed))
 }
 
 fn attempts(count: u64) -> String {

@@ -140,8 +140,8 @@ fn diff_line(line: &str, in_hunk: bool) -> Markup {
     }
 }
 
-/// Marks the lines from an `@@` line until the next file of the diff. The first character shows whether a line was
-/// added or removed only in these lines.
+/// Marks the lines from an `@@` line until the next file of the diff. Only in these lines does the first character show
+/// whether the line was added or removed.
 fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
     lines.iter().scan(false, |in_hunk, line| {
         *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));

@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 pub(crate) const HEADER_VARIABLES: [&str; 2] =
     ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 
-/// Returns the values of the headers in a variable of OpenTelemetry, decoded and as they are written; nothing for other
-/// variables.
+/// Returns each header value of a variable of OpenTelemetry twice: decoded, and as it is written. Returns nothing for
+/// other variables.
 pub(crate) fn header_values(name: &str, text: &str) -> Vec<String> {
     if !HEADER_VARIABLES.contains(&name) {
         return Vec::new();

@@ -418,8 +418,8 @@ impl Engine {
     }
 }
 
-/// Returns the number of agents that may start at the same time. If hundreds of agents start at once, their keepers would
-/// take all processor time, and the daemon would not answer requests meanwhile.
+/// Returns the number of agents that may start at the same time. If hundreds of agents started at once, their keepers
+/// would take all processor time, and the daemon would not answer requests meanwhile.
 fn max_starts() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get) * 2
 }

@@ -378,6 +378,9 @@ pub fn state_folder_advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "; the state folder is beside the config, so this user needs write access to both folders"
         }
+        io::ErrorKind::AlreadyExists => {
+            "; a file, or a symbolic link without a target, has its name; remove or rename it"
+        }
         _ => "",
     }
 }

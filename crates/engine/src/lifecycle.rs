@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The treatment of running jobs when a fleet stops.
+/// What happens to the running jobs when a fleet stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// Jobs may finish within the timeout; jobs that still run afterwards are cancelled.

@@ -12,6 +12,7 @@ mod visible;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use cowhand_core::config::MASK;
@@ -35,8 +36,9 @@ pub struct Redactor {
     secrets: Vec<String>,
     /// All texts to search for: secrets, their specific lines, and both with JSON escapes.
     patterns: Vec<String>,
-    /// Search automaton for the patterns; `None` if there are no patterns.
-    finder: Option<AhoCorasick>,
+    /// Search automaton for the patterns; `None` if there are no patterns. It is built when it is first needed: most
+    /// attempts have a secret of their own, and most output passes the fast check.
+    finder: OnceLock<Option<AhoCorasick>>,
     /// Lines of secrets that are masked only after another line.
     following: Following,
     /// Fast check for text without secrets.
@@ -64,11 +66,17 @@ impl Redactor {
         patterns.extend(escaped);
         patterns.sort();
         patterns.dedup();
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns);
-        let finder = finder.ok().filter(|_| !patterns.is_empty());
         let following = Following::of(&secrets);
         let clean = CleanCheck::of(&patterns);
-        Self { secrets, patterns, finder, following, clean }
+        Self { secrets, patterns, finder: OnceLock::new(), following, clean }
+    }
+
+    fn finder(&self) -> Option<&AhoCorasick> {
+        let build = || {
+            let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&self.patterns);
+            finder.ok().filter(|_| !self.patterns.is_empty())
+        };
+        self.finder.get_or_init(build).as_ref()
     }
 
     /// Adds secrets. Secrets that are known already cost almost nothing.
@@ -160,7 +168,7 @@ impl Redactor {
     /// Finds secrets, and tokens that overlap no secret.
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
-        for secret in self.finder.iter().flat_map(|finder| finder.find_iter(text)) {
+        for secret in self.finder().into_iter().flat_map(|finder| finder.find_iter(text)) {
             found.push(secret.range());
             let pattern = &self.patterns[secret.pattern().as_usize()];
             self.following.add_after(pattern, text, secret.end(), &mut found);
@@ -181,7 +189,9 @@ impl Redactor {
     /// a secret or of a token.
     pub fn redactable_len(&self, text: &str) -> usize {
         let open = token::unfinished(text).unwrap_or(text.len());
-        let Some(_) = &self.finder else { return open };
+        if self.patterns.is_empty() {
+            return open;
+        }
         let escape = unescaped::unfinished(text).unwrap_or(text.len());
         let whole = &text.as_bytes()[..escape];
         let unescaped = Unescaped::of(whole);

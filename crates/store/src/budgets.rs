@@ -154,13 +154,11 @@ pub(super) async fn end(
 async fn save_usage(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
     let assumed = usage.assumed_usd.map_or(0, budget::microdollars);
     let amount = Amount::of(usage);
-    let has_cost =
-        usage.total_cost_usd.is_some() || usage.per_model.values().any(|model| model.cost_usd.is_some());
     let row = args![
         job.id().as_str(),
         job.attempts(),
         jobs::to_json(usage)?,
-        has_cost.then(|| to_column(amount.microdollars.saturating_sub(assumed))),
+        usage.has_reported_cost().then(|| to_column(amount.microdollars.saturating_sub(assumed))),
         to_column(amount.tokens),
         to_column(assumed),
     ];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use super::{BudgetOwner, BudgetWindow, OverBudget, Unit, microdollars};
+use super::{Amount, BudgetOwner, BudgetWindow, OverBudget, Unit, microdollars};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
@@ -18,6 +18,28 @@ pub fn money(microdollars: u64) -> String {
     }
     let digits = format!("{rest:06}");
     format!("$0.{}", digits.trim_end_matches('0'))
+}
+
+/// Formats the cost of a job from its usage, or from several parts of its usage: `$0.05`, or `≤ $0.05` if a part of the
+/// cost is assumed. Returns none if no cost is known.
+pub fn cost_in_words<'a>(usages: impl IntoIterator<Item = &'a JobUsage>) -> Option<String> {
+    let (mut cost, mut is_known, mut is_assumed) = (0_u64, false, false);
+    for usage in usages {
+        cost = cost.saturating_add(Amount::of(usage).microdollars);
+        is_assumed |= usage.assumed_usd.is_some();
+        is_known |= is_assumed || usage.has_reported_cost();
+    }
+    is_known.then(|| at_most(cost, is_assumed))
+}
+
+/// Formats a cost in dollars that already contains its assumed part, as sums in the API do.
+pub fn sum_in_words(dollars: f64, assumed: Option<f64>) -> String {
+    at_most(microdollars(dollars), assumed.is_some())
+}
+
+fn at_most(microdollars: u64, is_assumed: bool) -> String {
+    let sign = if is_assumed { "≤ " } else { "" };
+    format!("{sign}{}", money(microdollars))
 }
 
 /// Formats a number of tokens: `12,345 tokens`.
@@ -56,8 +78,8 @@ impl OverBudget {
             0 => String::new(),
             reserved => format!(", {} reserved by running jobs", self.unit.amount(reserved)),
         };
-        // For a run of unknown cost, `needed` is 1, the smallest amount. This amount says nothing about the cost, so it
-        // is not shown.
+        // For an attempt of unknown cost, `needed` is 1, the smallest amount. This amount says nothing about the cost,
+        // so it is not shown.
         let text = if self.spent < self.limit && self.needed <= 1 {
             format!("{owner} of {limit} has no room: {spent} spent{reserved}, and nothing is left")
         } else if self.spent < self.limit {
@@ -68,7 +90,7 @@ impl OverBudget {
         };
         match self.until {
             Some(_) if self.fits_after_running() => format!(
-                "{text}; the job starts when running jobs leave enough; to reserve less for each job, set `budget.per_job_{}`",
+                "{text}; the job starts when running jobs leave enough; to reserve less for each job, set or lower `budget.per_job_{}`",
                 self.unit
             ),
             Some(until) => {
@@ -140,5 +162,48 @@ mod tests {
         }
         assert_eq!(tokens(999), "999 tokens");
         assert_eq!(tokens(1_234_567), "1,234,567 tokens");
+    }
+
+    #[test]
+    fn costs_of_jobs_are_formatted() {
+        let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
+        for (case, parts, expected) in [
+            ("nothing", vec![], None),
+            ("tokens without a cost", vec![r#"{"per_model":{"a":{"input_tokens":5}}}"#], None),
+            ("a total", vec![r#"{"total_cost_usd":0.5}"#], Some("$0.50")),
+            ("a total of 0", vec![r#"{"total_cost_usd":0}"#], Some("$0.00")),
+            ("a model that costs nothing", vec![r#"{"per_model":{"a":{"cost_usd":0}}}"#], Some("$0.00")),
+            (
+                "one of two models has a cost",
+                vec![r#"{"per_model":{"a":{"input_tokens":5,"cost_usd":0.25},"b":{"input_tokens":5}}}"#],
+                Some("$0.25"),
+            ),
+            (
+                "the total counts, not the models",
+                vec![r#"{"per_model":{"a":{"cost_usd":0.25}},"total_cost_usd":0.5}"#],
+                Some("$0.50"),
+            ),
+            ("only assumed", vec![r#"{"assumed_usd":0.4}"#], Some("≤ $0.40")),
+            (
+                "partly assumed",
+                vec![r#"{"per_model":{"a":{"cost_usd":0.25}},"assumed_usd":0.5}"#],
+                Some("≤ $0.75"),
+            ),
+            (
+                "several parts",
+                vec![
+                    r#"{"total_cost_usd":0.5,"assumed_usd":0.25}"#,
+                    r#"{"per_model":{"a":{"cost_usd":0.25}}}"#,
+                ],
+                Some("≤ $1.00"),
+            ),
+        ] {
+            let parts: Vec<JobUsage> = parts.into_iter().map(usage).collect();
+            assert_eq!(cost_in_words(&parts).as_deref(), expected, "{case}");
+        }
+        assert_eq!(
+            (sum_in_words(1.5, None), sum_in_words(1.5, Some(0.1))),
+            ("$1.50".into(), "≤ $1.50".into())
+        );
     }
 }

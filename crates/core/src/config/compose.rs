@@ -31,7 +31,7 @@ use crate::traces::TracesConfig;
 const MAX_LEVELS: usize = 32;
 /// Maximum number of fleets. Each file may name the next file many times, so a limit on the depth alone is not enough.
 const MAX_FLEETS: usize = 1_000;
-/// Number of nodes that the merged agents of every fleet may have.
+/// Number of nodes that the merged agents may have in any fleet, even if its files are small.
 const MIN_MERGED_LIMIT: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
@@ -88,7 +88,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
     warn_about_empty_store(loader, &node);
     let mut rest = with_keys(&node, |key| !["agents", "fleets", "defaults"].contains(&key));
-    // The root file is checked a second time only to get its typed value. The second check finds the same problems.
+    // The root file is checked a second time only to get its typed value. The second check finds the same problems;
+    // each problem is reported once.
     let checked = check(&mut rest, SCHEMA.fleet, reading, &mut loader.problems);
     // Values that cannot be read are already reported, and a fleet with errors is not run.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
@@ -212,8 +213,9 @@ fn agent(
     Some(())
 }
 
-/// Returns the maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
-/// Without layers and aliases, a file has at most one node for each two bytes.
+/// Returns the maximum number of nodes of all merged agents. Without this limit, large `defaults` that are merged into
+/// many agents would use too much memory. A usual config stays below the limit: without layers and aliases, a file
+/// has at most one node for each two bytes.
 pub(super) fn merged_limit(files: &Sources) -> usize {
     files.bytes().max(MIN_MERGED_LIMIT)
 }
@@ -264,8 +266,8 @@ fn inherit_from_agent(agent: &mut Node) {
 }
 
 /// Adds a `kind` to each sandbox that sets none: the sandbox of a schedule gets the kind of the agent's sandbox, and a
-/// strict sandbox gets the default kind. The other keys are not merged here, because the stricter value of the agent
-/// and the schedule applies.
+/// strict sandbox gets the default kind. The other keys are not merged here: if both the agent and the schedule set a
+/// key, the stricter of the two values applies.
 fn add_sandbox_kinds(agent: &mut Node) {
     let of_agent = sandbox_kind(agent);
     add_strict_kind(agent);

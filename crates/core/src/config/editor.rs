@@ -31,7 +31,7 @@ fn for_editors(mut root: Value) -> Value {
     root
 }
 
-/// Adds a copy of each definition without required keys, for places where a merge may add missing keys.
+/// Adds, for each definition, a copy that requires no keys, for places where a merge may add missing keys.
 fn add_partial_definitions(root: &mut Value) {
     let mut whole = fleet_json().clone();
     let mut definitions = whole["$defs"].take();

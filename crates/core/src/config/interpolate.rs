@@ -150,7 +150,7 @@ impl<'a> Variable<'a> {
 fn locate_variable(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
     let before = text[..place].matches("${").count();
     let start = at.start as usize;
-    // Even with escapes and indentation, a value is not much longer than its text.
+    // Because of escapes and indentation, a value can be longer in the file than its text, but hardly longer than this.
     let end = source.floor_char_boundary(start.saturating_add(8 * text.len() + 256));
     let Some(written) = source.get(start..end) else { return at };
     let Some((offset, _)) = written.match_indices("${").nth(before) else { return at };

@@ -1,6 +1,6 @@
-//! Fleets that a load keeps for the next load. A sub-fleet is taken from the load before if all inputs of its agents are
-//! the same: its files, the layers above it, and the variables and folders that were looked up. So a reload parses and
-//! resolves only the files that have changed.
+//! Fleets that a load keeps for the next load. A sub-fleet is taken from the previous load if all inputs of its agents
+//! are the same: its files, the layers above it, and the variables and folders that were looked up. So a reload parses
+//! and resolves only the sub-fleets whose inputs have changed.
 //!
 //! Problems and drafts contain locations, and a location contains the number of its file. Therefore a fleet is taken
 //! only if its files have the same numbers as before.
@@ -23,7 +23,7 @@ use crate::price::Prices;
 use crate::roster::Schedule;
 use crate::server::ServerConfig;
 
-/// The fleets of a load without errors in them, for the next load of the same root file.
+/// The fleets of a load that have no errors, for the next load of the same root file.
 #[derive(Debug, Clone, Default)]
 pub struct KeptFleets {
     /// Settings of the root file with which the agents were checked.
@@ -91,7 +91,7 @@ pub(super) struct FleetFiles {
     files: Vec<KeptFile>,
     /// Number of files before the fleet.
     first: usize,
-    /// True if the fleet also uses a file that was read before.
+    /// True if the fleet also uses a file that was read before the fleet was begun.
     has_shared: bool,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct OuterResults {
 }
 
 impl Loader<'_> {
-    /// Records the settings of the root file. If they have changed, the fleets of the load before are not used.
+    /// Records the settings of the root file. If they have changed, the fleets of the previous load are not used.
     pub(super) fn keep_settings(&mut self) {
         let settings = RootSettings {
             budget: self.budget.clone(),
@@ -169,8 +169,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Adds the results of the fleet to those before, and keeps the fleet for the next load if nothing else can change
-    /// its results.
+    /// Adds the results of the fleet to the results of the fleets before it. Keeps the fleet for the next load if only
+    /// the recorded inputs can change its results.
     pub(super) fn end_fleet(
         &mut self,
         outer: OuterResults,
@@ -216,7 +216,7 @@ impl Loader<'_> {
         self.url_passwords.extend(url_passwords);
     }
 
-    /// Takes a fleet from the load before, if all its inputs are the same, and adds its results. Returns its name.
+    /// Takes a fleet from the previous load, if all its inputs are the same, and adds its results. Returns its name.
     /// `names` are the names of the fleets beside it.
     pub(super) fn take_earlier(
         &mut self,

@@ -81,8 +81,8 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     load_again(root, environment, KeptFleets::default())
 }
 
-/// Loads a fleet as `load` does, with the same result. Fleets whose files and other inputs have not changed since the
-/// load that returned `kept` are taken from there.
+/// Loads a fleet as `load` does, with the same result. `kept` comes from an earlier load: a fleet in it is taken over
+/// if its files and other inputs have not changed.
 pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFleets) -> LoadedConfig {
     let log = InputLog::default();
     let ConfigEnvironment { read, env, is_folder, zone, now } = environment;
@@ -201,7 +201,7 @@ pub(super) struct Loader<'a> {
     pub complete: bool,
     /// The files read so far, so that a file with several references is read once.
     pub files: HashMap<FileKey, ReadFile>,
-    /// Fleets of the load before.
+    /// Fleets of the previous load.
     pub earlier: KeptFleets,
     /// Fleets for the next load.
     pub kept: KeptFleets,
@@ -356,8 +356,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Drops the tree of a fleet file whose agents have been collected. Few files have a second reference, and the trees
-    /// of all files need much memory.
+    /// Drops the tree of a fleet file whose agents have been collected. Few files have a second reference, and the
+    /// trees of all files need much memory.
     pub(super) fn drop_tree(&mut self, path: &Path, herdctl: bool) {
         if let Some(read) = self.files.get_mut(&(path.to_owned(), false))
             && let ReadFile::Tree(_, file) = *read

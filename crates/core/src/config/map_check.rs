@@ -66,9 +66,9 @@ impl Checker<'_> {
         Some(Json::Object(out))
     }
 
-    /// Reports a key that is given under two of its names. In a herdctl fleet this is only a warning, because in
-    /// herdctl `cron` overrides `expression`. Returns true if the second value counts, that is, if it is written under
-    /// an alias.
+    /// Reports a key that is given under two of its names. In a herdctl fleet this is only a warning, because herdctl
+    /// accepts a schedule with both `cron` and `expression`, and uses `cron`. Returns true if the second value counts,
+    /// that is, if it is written under an alias.
     fn report_second_name(&mut self, is_alias: bool, at: Location) -> bool {
         let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
         let message = format!("`{}` is another name of a key that is already given", self.written());

@@ -13,10 +13,10 @@ use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
 use super::problem::{Problem, Problems};
 use super::syntax;
 
-/// Maximum size of a file, in bytes. A larger file is not a config, and may not fit into the memory. Locations are
-/// numbers of 32 bits.
+/// Maximum size of a file, in bytes. A larger file is not a config, and may not fit into the memory. The limit also
+/// ensures that a location in a file fits into 32 bits.
 pub const MAX_CONFIG_BYTES: usize = 1 << 30;
-/// Number of nodes that the aliases of every file may add.
+/// Number of nodes that the aliases of a file may add, however small the file is.
 const MIN_ALIAS_LIMIT: usize = 200_000;
 /// Number of bytes of a file for which its aliases may add one node. A file without aliases has at most one node for
 /// every two bytes, so aliases add at most half as many nodes as such a file can have.

@@ -1,4 +1,5 @@
-//! Formatting of problems: with the wrong line for people, on one line each for a log, and as JSON for programs.
+//! Formatting of problems: for people with the line that has the problem, for a log on one line each, and for programs
+//! as JSON.
 
 use std::path::Path;
 
@@ -49,7 +50,7 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
     }
 }
 
-/// Checks whether the wrong line is shown with the problem.
+/// Checks whether the line that has the problem is shown.
 fn shows_line(problem: &Problem, sources: &Sources) -> bool {
     problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= MAX_LINE_LENGTH
 }
@@ -57,8 +58,8 @@ fn shows_line(problem: &Problem, sources: &Sources) -> bool {
 /// Maximum length of a shown line, in bytes; a longer line would hide the message.
 const MAX_LINE_LENGTH: usize = 1_000;
 
-/// Returns the wrong line, and the start and end of the part to underline, as bytes of this line. Only this line is
-/// passed to the renderer, because the renderer would scan a large file again for each problem.
+/// Returns the line that has the problem, and the start and end of the part to underline, as bytes of this line. Only
+/// this line is passed to the renderer, because the renderer would scan a large file again for each problem.
 fn line_of<'a>(problem: &Problem, sources: &'a Sources) -> (&'a str, usize, usize) {
     let text = sources.text(problem.at.file);
     let mut start = (problem.at.start as usize).min(text.len());

@@ -82,11 +82,11 @@ fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
     }
     agent.schedules.extend(self::schedules(loader, draft, &agent.name, partial, &mut shown));
     checks::work_source::check(loader, draft, &agent);
+    checks::calendar::check(loader, draft, &agent);
     if named.is_none() || loader.problems.errors() > before {
         return Resolved::Broken(Some(Box::new(agent)));
     }
     checks::work_source::nothing_to_do(loader, draft, &agent);
-    checks::calendar::check(loader, draft, &agent);
     Resolved::Whole(Box::new(agent), shown)
 }
 

@@ -152,8 +152,8 @@ impl NumberRange {
     }
 }
 
-/// Checks whether a URL is expected and this is a short plain word or path. It cannot contain a password, so a message
-/// may quote it.
+/// Checks whether a URL is expected and the scalar is a short plain word or path. Such a word or path cannot contain a
+/// password, so a message may quote it.
 fn is_plain_word_for_url(pattern: &str, scalar: &Scalar) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '/' | '-' | '_');
     pattern.contains("://")

@@ -88,8 +88,8 @@ impl SchemaRef {
 pub(super) struct Compiler {
     root: &'static Json,
     nodes: Vec<Option<SchemaNode>>,
-    /// Nodes by the address of their schema. A schema that is already here is not converted again, because schemas refer
-    /// to each other in cycles.
+    /// Nodes by the place of their schema in memory. A schema that is already here is not converted again, because
+    /// schemas refer to each other in cycles.
     known: HashMap<*const Json, SchemaRef>,
 }
 
@@ -221,9 +221,9 @@ fn is_open(schema: &Json) -> bool {
 
 /// Returns the kinds of value that a schema accepts.
 ///
-/// The `type` of the schema names them. A schema without `type` accepts objects if a tag distinguishes its variants, and
-/// strings if each variant is a constant. A schema with neither `type` nor variants also counts as one for strings: it
-/// has an `enum` or a `const`, or it is open. For every other union, the list is empty, and each variant has its own
+/// The `type` of the schema names them. A schema without `type` accepts objects if a tag distinguishes its variants,
+/// and strings if each variant is a constant. A schema with neither `type` nor variants also counts as one for strings:
+/// it has an `enum` or a `const`, or it is open. For every other union, the list is empty, and each variant has its own
 /// kinds.
 fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {

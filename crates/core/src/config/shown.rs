@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-/// The merged config with its secrets masked. The agents are kept as text, because their trees use several times as much
-/// memory. Two configs share the texts of equal agents.
+/// The merged config with its secrets masked. The agents are kept as text, because their trees use several times as
+/// much memory. The agents of a kept fleet share their texts with the config of the previous load.
 #[derive(Debug, Clone, Default)]
 pub struct ShownConfig {
     fleet: Json,
@@ -13,7 +13,8 @@ pub struct ShownConfig {
 }
 
 impl ShownConfig {
-    /// Creates the shown config of the keys of the root file, without `agents`, and of each agent as JSON.
+    /// Creates the shown config. `fleet` has the keys of the root file without `agents`, and `agents` the JSON text of
+    /// each agent.
     pub fn new(fleet: Json, agents: Vec<Arc<str>>) -> Self {
         Self { fleet, agents }
     }

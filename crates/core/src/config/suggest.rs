@@ -1,7 +1,7 @@
 //! "Did you mean": finds the closest known word.
 
-/// Returns the closest word; none if no word is similar. One letter in three may differ, at least one and at most four.
-/// A word of one letter has to be equal.
+/// Returns the closest word; none if no word is similar. The number of letters that may differ is a third of the length
+/// of `word`, but at least one and at most four. A word of one letter has to be equal.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = lower.chars().count();

@@ -1,7 +1,8 @@
 //! The parsed form of expressions.
 //!
-//! croner's form of an expression has five kilobytes, because it has a byte for each year up to 5000. So a schedule keeps
-//! only the text of its expression. Some of the forms that were used last are kept here, and equal expressions share one.
+//! croner's form of an expression has five kilobytes, because it has a byte for each year up to 5000. So a schedule
+//! keeps only the text of its expression. The parsed forms are kept here, up to a maximum number; equal expressions
+//! share one form.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -15,7 +16,7 @@ use super::{CRON_FIELDS, CronError};
 /// A parsed expression.
 pub(super) struct Pattern(croner::Cron);
 
-/// A valid expression, and whether it is a fixed time. The expressions of a roster share the text.
+/// A valid expression, and whether it is a fixed time. Equal expressions share the text.
 #[derive(Clone)]
 pub(super) struct ValidText {
     pub text: Arc<str>,

@@ -1,10 +1,10 @@
 //! The record of an event's job at the time of the event.
 //!
-//! The event log has no copies of jobs: a copy would outlive a pruned job, and prompts can be large. Instead, the record
-//! is built from the event and the current row of the job. This is possible because the fields that a job gets at its
-//! creation do not change later, and an ended job does not change. The only exception is a renamed schedule: the records
-//! of its old events show its new name. In the record of a created or started job, a field whose value at that time is
-//! unknown is empty, for example the usage of earlier attempts.
+//! The event log has no copies of jobs: a copy would outlive a pruned job, and prompts can be large. Instead, the
+//! record is built from the event and the current row of the job. This is possible because the fields that a job gets
+//! at its creation do not change later, and an ended job does not change. The only exception is a renamed schedule: the
+//! records of its old events show its new name. In the record of a created or started job, a field whose value at that
+//! time is unknown is empty, for example the usage of earlier attempts.
 
 use jiff::Timestamp;
 

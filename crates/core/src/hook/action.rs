@@ -14,7 +14,7 @@ pub const SHELL_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default number of retries of a request.
 pub const HOOK_RETRIES: u32 = 4;
-/// Default variable with the token of a Slack bot.
+/// Default environment variable that contains the token of a Slack bot.
 pub const SLACK_TOKEN_VARIABLE: &str = "SLACK_BOT_TOKEN";
 
 /// The hooks of an agent.

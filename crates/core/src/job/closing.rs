@@ -31,8 +31,8 @@ impl Closing {
 }
 
 impl Closing {
-    /// Returns the result or the release for the work source after the end of a job. `outcome` is the result of
-    /// [`combine_with_report`].
+    /// Returns the result or the release for the work source after the end of a job. `outcome` is the value that
+    /// [`combine_with_report`] returns.
     ///
     /// - A completed job: its result.
     /// - A cancelled job: a release of the item.

@@ -35,7 +35,7 @@ pub struct JobRecord {
     pub usage: Option<JobUsage>,
     #[serde(default)]
     pub retry_of: Option<JobId>,
-    /// Number of attempts started so far.
+    /// Number of attempts so far, including those that never began.
     #[serde(default)]
     pub attempt: u32,
     /// Number of attempts that reached a usage limit of their provider.

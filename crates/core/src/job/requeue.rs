@@ -1,5 +1,5 @@
-//! Attempts that were claimed and never began. The job is requeued, and fails if the same problem prevents its start
-//! repeatedly.
+//! Attempts that were claimed and never began. The job of such an attempt is requeued. If the same problem prevents the
+//! start of the job repeatedly, the job fails, unless the problem is a shortage.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -81,7 +81,8 @@ impl Job {
 
     /// Requeues the job because its claimed attempt never began. The wait grows by a second each time, up to a minute,
     /// because the problem may last; after the end of a daemon there is no wait. Returns false, and changes nothing, if
-    /// the job was requeued too often for this reason.
+    /// the job was already requeued [`MAX_REQUEUES`] times in a row for the reason in `why`. A shortage has no such
+    /// limit.
     pub fn requeue(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, JobChangeRefused> {
         let mut requeued = self.requeued.clone();
         requeued.total = requeued.total.saturating_add(1);

@@ -10,7 +10,7 @@ use crate::cut::cut;
 /// Maximum length of a signature, in bytes.
 const MAX_SIGNATURE_LENGTH: usize = 500;
 
-/// Ids of jobs and UUIDs in lower case. Their random parts need not contain a digit.
+/// Pattern of ids of jobs and of UUIDs, in lower case. It is needed because a random part of an id may have no digit.
 static IDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let job = r"\bjob-[0-9]{4}-[0-9]{2}-[0-9]{2}-[a-z0-9]{6}\b";
     let uuid = r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b";

@@ -80,9 +80,14 @@ impl JobUsage {
         self.assumed_usd = sum(self.assumed_usd, more.assumed_usd);
     }
 
-    /// Returns the usage since `before`, for runtimes that continue their counters from one run to the next. Models
-    /// that were not used since `before` are left out. Turns are not subtracted, because each run counts its turns from
-    /// zero.
+    /// Checks whether the cost of at least one model, or of all together, was reported.
+    pub fn has_reported_cost(&self) -> bool {
+        self.total_cost_usd.is_some() || self.per_model.values().any(|model| model.cost_usd.is_some())
+    }
+
+    /// Returns the usage since `before`, for runtimes that continue their counters from one attempt to the next. Models
+    /// that were not used since `before` are left out. Turns are not subtracted, because each attempt counts its turns
+    /// from zero.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (model, before) in &before.per_model {
@@ -114,7 +119,7 @@ pub struct ModelUsage {
     pub output_tokens: u64,
     pub cache_creation_input_tokens: u64,
     pub cache_read_input_tokens: u64,
-    /// Part of the job's cost for this model.
+    /// Cost of the tokens of this model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }

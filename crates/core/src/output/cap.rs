@@ -70,8 +70,8 @@ pub(super) fn fit(message: Value, cap: usize) -> Value {
     Value::Object(fields)
 }
 
-/// Cuts a value so that its JSON has at most `room` bytes. `room` is at least [`MIN_VALUE_ROOM`]. A container with too
-/// many entries becomes the beginning of its JSON text.
+/// Cuts a value so that its JSON has at most `room` bytes. `room` is at least [`MIN_VALUE_ROOM`]. An array or object
+/// with too many entries becomes the beginning of its JSON text.
 fn fit_value(value: Value, room: usize) -> Value {
     if length(&value) <= room {
         return value;

@@ -74,7 +74,7 @@ impl OutputMessage {
 
 /// Appends a text as a JSON string.
 fn push_json(out: &mut Vec<u8>, text: &str) -> Result<(), OutputError> {
-    // Without branches, so that the compiler checks many bytes at once.
+    // Without branches, so that the compiled code can check many bytes at once.
     let needs_escape = |byte: u8| u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\');
     if text.bytes().fold(0, |found, byte| found | needs_escape(byte)) != 0 {
         return serde_json::to_writer(out, text).map_err(|error| not_written(&error));

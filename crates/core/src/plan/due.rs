@@ -53,7 +53,7 @@ impl DueCheck<'_> {
         interval.next_due(from, jitter, position, self.record.armed_at.min(self.now))
     }
 
-    /// Returns the time from which the interval counts: usually the end of the schedule's last run, or, with a work
+    /// Returns the time from which the interval counts: usually the end of the schedule's last job, or, with a work
     /// source, its last poll if that is later. The time is on the wall clock as it is set now.
     fn interval_from(&self) -> Option<Timestamp> {
         let now = self.snapshot.moment(self.now);

@@ -1,6 +1,6 @@
 //! Jobs that have to wait for their schedule. While a schedule is paused, new jobs that its trigger fired do not start.
 //! After the pause, one of them starts first: the probe. If a person disables the schedule during its pause, or before
-//! its probe has completed, jobs that the clock fired wait until the schedule is enabled; jobs that it accepted from
+//! its probe has completed, jobs that the clock fired wait until the schedule is enabled; jobs for occurrences from
 //! outside wait for the pause and the probe as before. Jobs whose schedule was removed from the config wait too,
 //! because its restrictions were removed with it.
 

@@ -27,14 +27,15 @@ pub struct Outlook<'a> {
 }
 
 impl<'a> Outlook<'a> {
-    /// Creates an outlook. `snapshot` has to contain the ledger if the fleet has budgets (`Store::snapshot_of`).
+    /// Creates an outlook. `snapshot` has to contain the spending ledger if the fleet has budgets
+    /// (`Store::snapshot_of`).
     pub fn new(now: Timestamp, roster: &'a Roster, snapshot: &'a Snapshot) -> Self {
         Self { now, roster, snapshot }
     }
 
     /// Returns the next firing of the schedule, which is never in the past. None if the schedule is not active, if its
-    /// calendar allows no further firing, or if the clock does not fire it. Also none for an interval that counts from
-    /// the end of a job that has not ended, or that waits for something with an unknown end.
+    /// calendar allows no further firing, or if the clock does not fire it. Also none for an interval if the job from
+    /// whose end it counts has not ended, or if the interval waits for something with an unknown end.
     pub fn next(&self, agent: &Agent, schedule: &Schedule) -> Option<Timestamp> {
         self.firings(agent, schedule, self.now, 1).pop()
     }

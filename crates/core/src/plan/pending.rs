@@ -84,7 +84,7 @@ impl Snapshot {
         self.ready_in_order(agent, now).into_iter().next()
     }
 
-    /// Returns the waiting job of a schedule that starts first.
+    /// Returns the waiting job that starts first of all waiting jobs of a schedule.
     pub fn first_ready(&self, agent: &Agent, schedule: ScheduleId, now: Timestamp) -> Option<&LiveJob> {
         self.ready_in_order(agent, now).into_iter().find(|job| job.schedule == Some(schedule))
     }

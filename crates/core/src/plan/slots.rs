@@ -51,7 +51,7 @@ fn candidates<'a>(
 
 impl Snapshot {
     /// Returns the usage limit that the job waits for: of the limits of all candidates, the first to end. None if the
-    /// provider of a candidate is not used up.
+    /// provider of at least one candidate is not used up.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::PolicyError;
 use crate::interval::Interval;
 
-/// Maximum share of the interval, in percent, that is added to a due time to spread schedules.
+/// Maximum delay of a firing, in percent of the interval or, for cron, of the time to the next due time. The delays
+/// spread schedules that are due at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
 #[schemars(with = "u8", extend("minimum" = 0, "maximum" = 10))]
@@ -22,8 +23,8 @@ impl Jitter {
         if percent <= Self::MAX_PERCENT { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
     }
 
-    /// Returns the position of a firing inside the jitter, in 0..1. It is the same for the same schedule and key on
-    /// every machine.
+    /// Returns the delay of a firing as a fraction of the maximum delay, from 0 to below 1. It is the same for the same
+    /// schedule and key on every machine.
     pub fn position(schedule: &str, key: &str) -> f64 {
         // FNV-1a, then the finisher of splitmix, so that similar inputs also differ in the high bits. A hash of the
         // standard library may change between releases; this hash must not.
@@ -60,11 +61,9 @@ impl TryFrom<u8> for Jitter {
 }
 
 impl Interval {
-    /// Returns the next due time of a schedule with this interval: immediately if it never ran, else this long after
-    /// the last run **completed**, plus the share of the jitter, and never before `now`.
-    ///
-    /// `position` in 0..1 is the position of the firing inside the jitter (see [`Jitter::position`]). The jitter never
-    /// delays a first run.
+    /// Returns the next due time of a schedule with this interval: `now` if it never ran; otherwise one interval after
+    /// the end of the last run, whatever its outcome, plus the delay by `jitter`, and not before `now`. `position` is
+    /// the result of [`Jitter::position`].
     pub fn next_due(
         self,
         last_completed: Option<Timestamp>,

@@ -8,7 +8,7 @@ use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::{PromptAuthor, VALUE_CAP};
+use super::{MAX_VALUE_BYTES, PromptAuthor};
 use crate::cut::cut;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::trigger::{EndStatus, FiringKey, Task};
@@ -71,7 +71,7 @@ impl Upstream {
         })
     }
 
-    /// Writes the upstream job to metadata. A result or summary longer than [`VALUE_CAP`] is cut.
+    /// Writes the upstream job to metadata. A result or summary longer than [`MAX_VALUE_BYTES`] is cut.
     pub fn write(self, metadata: &mut IndexMap<String, String>) {
         let Self { agent, schedule, job_id, status, result, summary, work_item } = self;
         let pairs = [
@@ -79,8 +79,8 @@ impl Upstream {
             ("schedule", schedule.map(|name| name.to_string())),
             ("job_id", Some(job_id.to_string())),
             ("status", Some(status.to_string())),
-            ("result", result.map(|text| cut(&text, 0, VALUE_CAP))),
-            ("summary", summary.map(|text| cut(&text, 0, VALUE_CAP))),
+            ("result", result.map(|text| cut(&text, 0, MAX_VALUE_BYTES))),
+            ("summary", summary.map(|text| cut(&text, 0, MAX_VALUE_BYTES))),
             ("work_item", work_item),
         ];
         let set = pairs.into_iter().filter_map(|(name, value)| Some((format!("upstream.{name}"), value?)));
@@ -89,8 +89,8 @@ impl Upstream {
 }
 
 impl Context<'_> {
-    /// Checks whether the values may contain text from outside. Without a work item, a firing by the clock contains
-    /// only own text.
+    /// Checks whether the values may contain text from outside. Without a work item, the values of a firing by the
+    /// clock contain none.
     pub(super) fn may_have_outside_text(&self) -> bool {
         self.work_item.is_some() || !matches!(self.firing.trigger, "interval" | "cron" | "delay")
     }

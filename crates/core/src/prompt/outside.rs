@@ -3,9 +3,13 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{PROMPT_CAP, VALUE_CAP};
 use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 use crate::invisible::is_invisible;
+
+/// Maximum number of bytes that one value adds to a prompt, without its fence or backticks.
+pub const MAX_VALUE_BYTES: usize = 64 * 1024;
+/// Maximum number of bytes that all values together add to a prompt, with their fences and backticks.
+pub(super) const MAX_INSERTED_BYTES: usize = 256 * 1024;
 
 /// One part of a prompt: own text of the template, or the value of a placeholder, which may come from outside.
 #[derive(Debug)]
@@ -14,7 +18,7 @@ pub(super) enum PromptPart {
     Value(PromptValue),
 }
 
-/// A cleaned value of at most [`VALUE_CAP`] bytes.
+/// A cleaned value of at most [`MAX_VALUE_BYTES`] bytes.
 #[derive(Debug)]
 pub(super) struct PromptValue {
     text: String,
@@ -27,8 +31,8 @@ pub(super) struct PromptValue {
 }
 
 impl PromptValue {
-    /// Creates a value that is fenced if it has several lines. On one line, it is quoted if `of_others` is true, unless
-    /// it is plain.
+    /// Creates a value that is fenced if it has several lines. A value of one line is quoted unless it is plain.
+    /// `of_others` is true if the value may come from outside; if it is false, no line is quoted.
     pub(super) fn new(text: &str, label: &str, of_others: bool) -> Self {
         let value = Self::bare(text);
         let fence = value.text.contains('\n').then(|| label.to_owned());
@@ -51,7 +55,7 @@ impl PromptValue {
     }
 
     fn bare(text: &str) -> Self {
-        let kept = &text[..text.floor_char_boundary(VALUE_CAP)];
+        let kept = &text[..text.floor_char_boundary(MAX_VALUE_BYTES)];
         let mut clean = clean(kept);
         clean.truncate(clean.trim_end_matches('\n').len());
         Self { text: clean, cut: text.len() - kept.len(), fence: None, quoted: false }
@@ -71,8 +75,8 @@ fn is_plain(text: &str) -> bool {
 /// Maximum number of bytes of a text that [`one_line`] returns.
 const LINE_CAP: usize = 1_000;
 
-/// Returns text from outside as one line without control characters except tabs, short enough for a variable or a
-/// table.
+/// Returns text from outside as one line without control characters except tabs, short enough for an environment
+/// variable.
 pub fn one_line(text: &str) -> String {
     let PromptValue { text, cut, .. } = PromptValue::line(text);
     let mut line = String::new();
@@ -80,15 +84,15 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// Assembles the prompt. Own text and the ends of fences are never cut. If the prompt is longer than [`PROMPT_CAP`] bytes
-/// and its own text, the longest values are cut.
+/// Assembles the prompt. Own text and the ends of fences are never cut. If the prompt is longer than its own text and
+/// [`MAX_INSERTED_BYTES`] together, the longest values are cut.
 pub(super) fn assemble(parts: &[PromptPart]) -> String {
     let own_length = |part: &PromptPart| match part {
         PromptPart::Own(text) => text.len(),
         PromptPart::Value(_) => 0,
     };
-    let longest = PROMPT_CAP + parts.iter().map(own_length).sum::<usize>();
-    let mut cap = VALUE_CAP;
+    let longest = MAX_INSERTED_BYTES + parts.iter().map(own_length).sum::<usize>();
+    let mut cap = MAX_VALUE_BYTES;
     loop {
         let prompt = PromptBuilder::of(parts, cap);
         if prompt.len() <= longest || cap <= MAX_MARKER_LENGTH {
@@ -148,7 +152,8 @@ impl PromptBuilder {
     }
 }
 
-/// Puts a line between backticks, more than its longest run of backticks, so that nothing in the line ends the quote.
+/// Puts a line between backticks. Their number is greater than the longest run of backticks in the line, so that
+/// nothing in the line ends the quote.
 fn quote(text: &str) -> String {
     let mark = "`".repeat(longest_run(text, '`') + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };

@@ -8,12 +8,13 @@ use serde_json::Value as Json;
 
 use super::author::FenceLabels;
 use super::outside::{PromptPart, PromptValue};
-use super::{Context, PROMPT_CAP, PromptError, Variables};
+use super::{Context, PromptError, Variables};
 use crate::cut::push_cut;
 
+pub(super) const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
 pub(super) const MAX_PLACEHOLDERS: usize = 500;
 
-/// Maximum number of engine steps for one placeholder, enough for any useful expression.
+/// Maximum number of steps of the template engine for one placeholder, enough for any useful expression.
 const MAX_ENGINE_STEPS: u64 = 1_000;
 
 /// Maximum length of an expression in bytes. The engine parses by recursion, and a short expression cannot exhaust the
@@ -69,7 +70,7 @@ impl Template {
     /// problems too.
     pub fn parse_lenient(text: &str, variables: Variables) -> (Self, Vec<PromptError>) {
         let (mut pieces, mut problems) = (Vec::new(), Vec::new());
-        if text.len() > PROMPT_CAP {
+        if text.len() > MAX_TEMPLATE_BYTES {
             problems.push(PromptError::TooLong { bytes: text.len() });
         }
         let (mut line, mut rest) = (1, text);

@@ -5,6 +5,8 @@ use jiff::Zoned;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::outside::MAX_INSERTED_BYTES;
+use super::template::MAX_TEMPLATE_BYTES;
 use super::variables::tests::documented;
 use super::*;
 use crate::id::{AgentName, ScheduleName};
@@ -280,7 +282,7 @@ fn messages() {
     line 1: `{{ secret[:3] }}` cannot be read: slices and maps are not supported here. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{ x is defined }}` cannot be read: tests with `is` are not supported here. For a literal `{{` write `{{ "{{" }}`
     "#);
-    let long = "x".repeat(PROMPT_CAP + 1);
+    let long = "x".repeat(MAX_TEMPLATE_BYTES + 1);
     let many = "{{date}}".repeat(501);
     for (text, message) in [
         (long, "a prompt of 262145 bytes is too long; the maximum is 262144 bytes"),
@@ -416,13 +418,13 @@ fn long_values_are_cut_with_a_note() {
         let text = "{{title}}\n{{body}}\n{{issue.body}}\n{{url}}\n{{title}}\n{{body}}\nThe end.";
         let template = parse(text, Variables::of("interval", true)).unwrap();
         let prompt = build_prompt(&template, &parts.context());
-        assert!(prompt.len() <= PROMPT_CAP + 1_000, "{}", prompt.len());
+        assert!(prompt.len() <= MAX_INSERTED_BYTES + 1_000, "{}", prompt.len());
         assert_eq!(prompt.matches(" bytes cut …]").count(), 7);
         assert!(prompt.contains("\nThe end.\n\n## Work Item: `ttt"));
         assert!(prompt.ends_with("- **URL:** https://github.com/org/repo/issues/42"));
         let one = parts.render("{{title}}").unwrap();
         assert!(
-            one.len() <= VALUE_CAP + 2 && one.ends_with("t[… 934512 bytes cut …]`"),
+            one.len() <= MAX_VALUE_BYTES + 2 && one.ends_with("t[… 934512 bytes cut …]`"),
             "{}",
             &one[one.len() - 40..]
         );
@@ -494,9 +496,10 @@ proptest! {
         let mut parts = Parts::of("cron");
         parts.task.body = body.repeat(times);
         let rendered = parts.render(&"{{body}}\n".repeat(places)).unwrap();
-        prop_assert!(rendered.len() <= PROMPT_CAP + 2 * places);
+        prop_assert!(rendered.len() <= MAX_INSERTED_BYTES + 2 * places);
         let all = parts.task.body.len() * places;
-        prop_assert!(all < PROMPT_CAP && parts.task.body.len() < VALUE_CAP || rendered.contains(" bytes cut …]"));
+        let all_fit = all < MAX_INSERTED_BYTES && parts.task.body.len() < MAX_VALUE_BYTES;
+        prop_assert!(all_fit || rendered.contains(" bytes cut …]"));
     }
 }
 

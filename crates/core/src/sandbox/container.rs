@@ -20,7 +20,7 @@ pub struct ContainerSandbox {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Container {
     pub image: Option<String>,
-    /// Socket of the engine, if configured.
+    /// Socket of the container engine, if configured.
     pub socket: Option<String>,
     /// User, `1000` or `1000:1000`; unset means the user of cowhand.
     pub user: Option<String>,

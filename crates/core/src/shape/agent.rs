@@ -64,8 +64,8 @@ pub struct AgentConfig {
     /// Settings for jobs that start while the provider is used up. The first fallback whose provider is not used up
     /// applies.
     pub fallback: Vec<Fallback>,
-    /// Rules for follow-ups: how many its jobs may request, and which agents may request its jobs; unset means that
-    /// there are no follow-ups.
+    /// Rules for follow-ups: how many the jobs of this agent may request, and which other agents may request jobs of
+    /// this agent; unset means that there are no follow-ups.
     pub followups: Option<Followups>,
     /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); unset means false. With
     /// `followups.max` or `permission_mode: ask`, its jobs always get them.

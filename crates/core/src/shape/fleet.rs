@@ -34,7 +34,7 @@ pub struct FleetFile {
     pub agents: Vec<AgentEntry>,
     /// Address of the database, `postgres://…`, for a fleet on several machines; unset means a file in the state
     /// folder. Only the key of the root file counts.
-    #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "x-address" = true, "format" = "postgres"))]
+    #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "x-address" = true, "format" = "postgres", "examples" = ["postgres://user@host/database"]))]
     pub store: Option<String>,
     /// Limits for finished jobs where `defaults` or the agent set none; unset means that all are kept. The key of the
     /// root file also applies to agents that were removed from the fleet.
@@ -61,7 +61,8 @@ pub struct FleetFile {
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct FleetInfo {
-    /// Name of the fleet: as part of another fleet, and, in the root file, in claims of work items.
+    /// Name of the fleet. In a sub-fleet, it is the prefix of the names of agents; in the root file, claims of work
+    /// items contain it.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
@@ -82,7 +83,7 @@ pub struct FleetReference {
     /// File of the other fleet, relative to this one.
     #[schemars(length(min = 1))]
     pub path: String,
-    /// Name of the fleet here; unset means its own `fleet.name`, then the name of its directory.
+    /// Name of the fleet here; unset means its own `fleet.name`, or else the name of its directory.
     #[serde(default)]
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,

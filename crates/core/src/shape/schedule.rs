@@ -24,8 +24,8 @@ pub struct ScheduleConfig {
     /// Whether its trigger fires; with `false`, only a person can fire the schedule.
     #[serde(default)]
     pub enabled: Option<bool>,
-    /// Former name of this schedule, whose history and waiting jobs it takes over; `AGENT/SCHEDULE` if it was a
-    /// schedule of another agent.
+    /// Former name of this schedule; `AGENT/SCHEDULE` if it was a schedule of another agent. This schedule takes over
+    /// the history of the former schedule and, within the same agent, also its pending jobs.
     #[serde(default)]
     pub adopt: Option<String>,
     /// Conditions that its firings have to meet; other firings are recorded as skipped.

@@ -27,7 +27,7 @@ pub struct FiringContext {
     /// True if it was fired in the dashboard.
     #[serde(rename = "by_page", skip_serializing_if = "std::ops::Not::not")]
     pub from_dashboard: bool,
-    /// Actor who requested it, if it has to be prepared: the events of its preparation are on behalf of this actor.
+    /// Actor who requested the firing, if it has to be prepared: the events of its preparation name this actor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Actor>,
 }

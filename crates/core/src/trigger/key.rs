@@ -100,8 +100,8 @@ fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-/// Returns an id from outside if it is short and has no `#` and no control characters, else a UUID derived from the id.
-/// `#` would be taken for the beginning of a generation.
+/// Returns an id from outside unchanged if it is short and has no `#` and no control characters. Otherwise returns a
+/// UUID derived from the id. `#` would be taken for the beginning of a generation.
 fn safe_id(id: &str) -> Cow<'_, str> {
     if id.len() <= MAX_KEY_BYTES && !id.contains(|c: char| c == '#' || c.is_control()) {
         return Cow::Borrowed(id);

@@ -52,8 +52,8 @@ pub enum ClockTrigger<'a> {
 pub enum EventTrigger<'a> {
     /// A change of a session of an agent; without a name, of the schedule's own agent.
     Lifecycle { event: LifecycleEvent, agent: Option<&'a str> },
-    /// The end of a job of the schedule with this id and this name, if they are set. With neither, the end of any job
-    /// that does not belong to the schedule of the trigger.
+    /// The end of a job that does not belong to the schedule of this trigger. `id` and `schedule`, if they are set,
+    /// restrict this to jobs of the schedule with this id and this name.
     JobEnded { id: Option<Uuid>, schedule: Option<&'a str>, status: Option<EndStatus> },
 }
 

@@ -52,10 +52,18 @@ fn schedules_that_can_never_fire_are_reported() {
             cron("0 9 24 12 *", "end_at: 2026-12-25T00:00:00Z, exclude_dates: [2026-12-24]"),
             Some("its `exclude_dates` and `end_at` allow none of its times"),
         ),
-        (cron("0 9 * * *", "end_at: 2026-01-01T00:00:00Z"), Some("`a/s` does not fire any more: its `end_at` (2026-01-01T00:00:00Z) has passed set a later")),
+        (cron("0 9 * * *", "end_at: 2026-01-01T00:00:00Z"), Some("`a/s` has no further due times: its `end_at` (2026-01-01T00:00:00Z) has passed set a later")),
         (cron("0 9 * * *", "enabled: false, end_at: 2026-01-01T00:00:00Z"), None),
         ("{type: interval, interval: 1h, end_at: 2026-01-01T00:00:00Z}".to_owned(), Some("has passed")),
-        ("{type: webhook, allow_unsigned: true, end_at: 2026-01-01T00:00:00Z}".to_owned(), Some("has passed")),
+        (
+            "{type: webhook, allow_unsigned: true, end_at: 2026-01-01T00:00:00Z}".to_owned(),
+            Some("`a/s` does not fire any more: its `end_at` (2026-01-01T00:00:00Z) has passed"),
+        ),
+        // A missed time before `end_at` still runs.
+        (
+            "{type: delay, run_at: 2025-12-01T00:00:00Z, end_at: 2026-01-01T00:00:00Z}".to_owned(),
+            Some("`a/s` has no further due times: its `end_at` (2026-01-01T00:00:00Z) has passed"),
+        ),
         ("{type: manual, end_at: 2026-01-01T00:00:00Z}".to_owned(), None),
         (
             "{type: interval, interval: 1h, end_at: 2026-01-06T00:00:00Z, exclude_dates: [2026-01-05, 2026-01-06]}".to_owned(),
@@ -81,4 +89,24 @@ fn schedules_that_can_never_fire_are_reported() {
             }
         }
     }
+}
+
+/// One pass reports everything, also for an agent with an error.
+#[test]
+fn schedules_of_an_agent_with_an_error_are_checked() {
+    let loaded = load_text(
+        "agents:\n  - name: a\n    runtime: command\n    command: [x]\n    max_concurent: 2\n    schedules:\n      s: {type: cron, cron: '0 9 * * *', end_at: 2026-01-01T00:00:00Z}\n",
+    );
+    let found = lines(&loaded);
+    assert!(found.iter().any(|line| line.contains("max_concurent")), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains("`a/s` has no further due times")), "{found:#?}");
+}
+
+#[test]
+fn wrong_address_of_the_store_is_answered_with_an_example() {
+    let loaded =
+        load_text("store: mysql://user:secret@host/x\nagents: [{name: a, runtime: command, command: [x]}]\n");
+    let found = lines(&loaded).join("\n");
+    assert!(found.contains("for example `postgres://user@host/database`"), "{found}");
+    assert!(!found.contains("secret"), "{found}");
 }

@@ -296,7 +296,7 @@ fn a_change_elsewhere_adds_a_problem_to_an_unchanged_fleet() {
         ("is defined twice", small_fleet(1), |inputs, root| {
             _ = inputs.files.insert("cowhand.yaml".into(), root.to_owned());
         }),
-        ("does not fire any more", with_end, |inputs, _| inputs.days += 9),
+        ("has no further due times", with_end, |inputs, _| inputs.days += 9),
         ("there is no folder", in_folder, |inputs, _| inputs.has_folder = false),
     ];
     for (message, fleet, change) in cases {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::advice::command;
 use super::print::{self, Table, plain};
-use super::{Exit, Failure, complete, location};
+use super::{Exit, Failure, complete, location, style};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AnswerKind, AnswerRequest, Page};
 
@@ -202,6 +202,6 @@ fn print_ask(ask: &Ask) {
         };
         let no = command(&format!("deny {id} -m 'why, or what to do instead'"));
         let commands = format!("\n{yes}\n{no}");
-        print::line(print::styled(commands, print::FAINT));
+        print::line(style::styled(commands, style::FAINT));
     }
 }

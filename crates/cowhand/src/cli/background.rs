@@ -1,4 +1,5 @@
-//! Starts a daemon in the background, which outlives the command that starts it, and waits for the end of a daemon.
+//! Starts a daemon in the background, where it outlives the command that starts it. Other verbs use this file to wait
+//! for the end of a daemon.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
@@ -158,8 +159,8 @@ async fn wait_until_ready(
 
 struct StartedDaemon {
     child: Child,
-    /// File in memory to which the daemon writes why it does not start. Its log may be on a full disk, and contains
-    /// the messages of other daemons that are started at the same time.
+    /// File in memory to which the daemon writes why it does not start. The log is not enough: it may be on a full
+    /// disk, and it also contains the messages of other daemons that are started at the same time.
     failure: fs::File,
 }
 
@@ -184,7 +185,8 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
     })?;
     let program =
         std::env::current_exe().map_err(|error| cannot("cannot find the path of this program", &error))?;
-    // If the daemon inherited the descriptors, a pipe of the caller's shell would stay open until the daemon ends.
+    // If the daemon inherited all descriptors of this process, a pipe of the caller's shell would stay open until the
+    // daemon ends.
     descriptors::close_on_exec().map_err(|error| cannot("cannot close descriptors", &error))?;
     let not_started = |error: io::Error| cannot("cannot start the daemon", &error);
     let failure = memfd_create("start", MemfdFlags::CLOEXEC)

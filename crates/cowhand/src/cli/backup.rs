@@ -42,7 +42,7 @@ impl BackupArgs {
             return Err(self.exists());
         }
         let (contents, bytes) = location.ask(async |client| {
-            // An empty database counts as well; it has no tables before the first start.
+            // An empty database on a server is refused for this reason too; it has no tables before the first start.
             if client.is_alone() && uses_postgres(&location) {
                 return Err(Failure::new(Exit::Refused, StoreError::PostgresBackup.to_string()));
             }
@@ -70,9 +70,10 @@ impl BackupArgs {
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
         let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-        // Without a daemon, this process makes the backup. If the state folder cannot be written, the backup is made in
-        // the folder for temporary files. That is set to the folder of the backup, which needs the space anyway. An
-        // error means that the folder for temporary files was set before, and is ignored.
+        // Without a daemon, this process makes the backup: in the state folder or, if the state folder cannot be
+        // written, in the folder for temporary files. The backup needs space in its own folder anyway, so this folder
+        // becomes the folder for temporary files. The error is ignored: it only means that the folder for temporary
+        // files was set before.
         let _ = tempfile::env::override_temp_dir(folder);
         let path = if self.no_output { "backup?no_output=1" } else { "backup" };
         client.download(path, &mut file).await?;

@@ -109,7 +109,7 @@ impl CancelArgs {
         if lost > 0 { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
     }
 
-    /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. If
+    /// Cancels the matching accepted firings that have no job, and returns them; with `dry_run`, only returns them. If
     /// the filter has another condition than the agent, the schedule or the status `pending`, no firing matches.
     async fn firings(&self, client: &Connection<'_>, dry_run: bool) -> Result<Vec<AcceptedFiring>, Failure> {
         if self.many.filter.has_conditions_of_jobs() {
@@ -127,7 +127,7 @@ fn firing_in_json(AcceptedFiring { agent, schedule, key }: &AcceptedFiring) -> V
 }
 
 /// Returns whether the job ended by itself before the cancellation took effect, for example while its node did not yet
-/// know of the request. Then prints a note.
+/// know of the request. If it did, prints a note.
 fn has_ended_before(job: &JobRecord) -> bool {
     let ended_before = job.status != JobStatus::Cancelled;
     if ended_before {

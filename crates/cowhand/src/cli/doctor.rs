@@ -11,7 +11,7 @@ use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
 use super::location::{FleetLocation, wait};
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, print, style};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::daemon::{ended_sentence, refuse_taken_node};
 use cowhand_engine::doctor::{self, Finding, Subject};
@@ -121,21 +121,21 @@ async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
 
 fn show(finding: &Finding) {
     let mark = match finding {
-        Finding { ok: false, .. } => print::styled("FAIL", print::BAD),
-        Finding { warning: true, .. } => print::styled("warn", print::ODD),
-        _ => print::styled("ok  ", print::GOOD),
+        Finding { ok: false, .. } => style::styled("FAIL", style::BAD),
+        Finding { warning: true, .. } => style::styled("warn", style::ODD),
+        _ => style::styled("ok  ", style::GOOD),
     };
     print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
-/// Returns the schedules of the fleet. Returns none if the fleet does not answer: another check reports that.
+/// Returns the schedules of the fleet. Returns no schedules if the fleet does not answer; another check reports that.
 fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
     let views = location.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items));
     views.unwrap_or_default()
 }
 
-/// Returns the number of jobs that have ended and are not settled. Returns 0 if the fleet does not answer: another check
-/// reports that.
+/// Returns the number of jobs that have ended and are not settled. Returns 0 if the fleet does not answer; another
+/// check reports that.
 fn unsettled(location: &FleetLocation) -> usize {
     let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));
     status.map_or(0, |status| status.unsettled)
@@ -228,8 +228,8 @@ async fn store(
     refusal: Option<&FleetError>,
 ) -> anyhow::Result<String> {
     let state = &location.state;
-    // The answer of the daemon counts first, because the daemon may have opened another file than the one that now has
-    // this path.
+    // The answer of the daemon counts first, because the file that the daemon has opened may have been replaced by
+    // another file with the same path.
     if let Ok(Some(answer)) = daemon_status {
         let status = answer.as_ref().map_err(|problem| anyhow!(problem.message.clone()))?;
         if let Some(problem) = &status.daemon.store_problem {
@@ -254,8 +254,9 @@ async fn store(
     }
     let store = Store::open(address).await?;
     let checked = async {
-        // `check_statements` prepares statements without values, and PostgreSQL then infers other types for them. So it
-        // comes after `check_integrity`, which runs some of these statements with values.
+        // `check_statements` prepares statements without values, so PostgreSQL infers the types of the values, and they
+        // may differ from the real ones. `check_integrity` comes first, because it runs some of these statements with
+        // values.
         store.check_integrity().await?;
         store.check_statements().await
     };
@@ -299,7 +300,8 @@ pub(super) async fn store_change(location: &FleetLocation, daemon_runs: bool) ->
     former.strip_prefix("; ").map(str::to_owned)
 }
 
-/// Formats the reason why a start is refused. While the daemon of the former store runs, it need not be started.
+/// Formats the reason why a start is refused. The text advises to start the daemon of the former store, unless this
+/// daemon runs.
 fn refusal_text(refusal: &FleetError, daemon_runs: bool) -> String {
     match refusal {
         FleetError::OtherStore(other) => OtherStore { daemon_runs, ..OtherStore::clone(other) }.to_string(),

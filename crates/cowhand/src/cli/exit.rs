@@ -31,8 +31,8 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// Converts the exit code of a child process that runs the same program and has failed. `CannotRunHere` stands for
-    /// every other code, and for a child process that a signal has ended.
+    /// Converts the exit code of a child process that runs the same program and has failed. An unknown code, and the
+    /// end by a signal, become `CannotRunHere`.
     pub(super) fn of_code(code: Option<i32>) -> Self {
         let all = [Self::JobFailed, Self::Usage, Self::Config, Self::NoDaemon, Self::Refused];
         all.into_iter().find(|exit| Some(*exit as i32) == code).unwrap_or(Self::CannotRunHere)

@@ -65,7 +65,8 @@ impl InitArgs {
     }
 }
 
-/// Returns the config file of herdctl in the same folder, which would no longer be used after a new `cowhand.yaml`.
+/// Returns the config file of herdctl in the same folder, which is no longer used once a `cowhand.yaml` is written
+/// there.
 fn herdctl_beside(file: &Path) -> Option<PathBuf> {
     let names = ["herdctl.yaml", "herdctl.yml"].map(|name| file.with_file_name(name));
     names.into_iter().find(|herdctl_file| herdctl_file.exists())

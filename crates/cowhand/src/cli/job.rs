@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use cowhand_core::ask::{Answered, Ask, AskState, Denial};
-use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
+use cowhand_core::budget::{Amount, assumed_sentence, cost_in_words, tokens_in_words};
 use cowhand_core::duration;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{JobId, JobName};
-use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
+use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use super::advice::{self, with_config_option};
 use super::asks::describe as describe_ask;
 use super::location::Connection;
 use super::spinner::{Ends, Spinner};
-use super::{Exit, Failure, complete, follow, interrupt, location, logs, print};
+use super::{Exit, Failure, complete, follow, interrupt, location, logs, print, style};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 
@@ -94,7 +94,7 @@ impl JobArgs {
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
-            print::line(print::styled(format!("\n{}", output_hint(&job)), print::FAINT));
+            print::line(style::styled(format!("\n{}", output_hint(&job)), style::FAINT));
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ pub(super) fn print(job: &JobRecord, json: bool) {
 pub(super) fn summary_line(job: &JobRecord) -> String {
     let took =
         job.duration_seconds.map(|seconds| format!(" after {}", duration::rounded_from_seconds(seconds)));
-    let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let status = style::styled(job.status, style::style_of(job.status.as_str()));
     let why = outcome(job);
     let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 600)) };
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
@@ -246,7 +246,7 @@ fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
 }
 
-/// Returns the text that a job starts later only if a daemon runs then; empty if a daemon runs now.
+/// Returns the condition to add to the time of a later start: that a daemon runs by then. Empty if a daemon runs now.
 pub(super) const fn with_daemon(is_alone: bool) -> &'static str {
     if is_alone { ", if a daemon runs by then" } else { "" }
 }
@@ -277,7 +277,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
     let JobView { job, cancellation, waits, .. } = view;
     let cancellation = cancellation.as_ref();
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::relative_to_now(now, at)));
-    let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let status = style::styled(job.status, style::style_of(job.status.as_str()));
     let status = if view.unsettled { "ended; the next start settles it".to_owned() } else { status };
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
@@ -427,12 +427,10 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     }
     let running = last.filter(|attempt| attempt.ended_at.is_none());
     let running_usage = running.and_then(|attempt| attempt.usage.as_ref());
-    let spent = job.job.usage.iter().chain(running_usage).map(Amount::of).reduce(Amount::plus);
-    if let Some(spent) = spent {
+    let usages = job.job.usage.iter().chain(running_usage);
+    if let Some(spent) = usages.clone().map(Amount::of).reduce(Amount::plus) {
         let so_far = if running_usage.is_some() { " so far" } else { "" };
-        let has_cost = |usage: &JobUsage| usage.total_cost_usd.is_some() || usage.assumed_usd.is_some();
-        let is_cost_known = spent.microdollars > 0 || job.job.usage.iter().chain(running_usage).any(has_cost);
-        let cost = if is_cost_known { money(spent.microdollars) } else { "unknown".to_owned() };
+        let cost = cost_in_words(usages).unwrap_or_else(|| "unknown".to_owned());
         row("cost", &format!("{cost}, {}{so_far}", tokens_in_words(spent.tokens)));
         if let Some(assumed) = job.job.usage.as_ref().and_then(assumed_sentence) {
             row("", &print::one_line(&assumed, 300));
@@ -443,7 +441,7 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
 /// Prints `hook 1   completed  after_run, shell (notify)`, and the result of the hook below it.
 fn hooks(hooks: &[HookRun]) {
     for hook in hooks {
-        let state = print::styled(hook.state, print::style_of(hook.state.as_str()));
+        let state = style::styled(hook.state, style::style_of(hook.state.as_str()));
         let name = hook.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let heading = format!("hook {}", hook.number);
         print::line(format!("{heading:<13}{state}  {}, {}{name}", hook.list, hook.kind));

@@ -207,7 +207,7 @@ async fn pages<T: DeserializeOwned>(
     }
 }
 
-/// Quotes a value with characters that may have a special meaning in a shell.
+/// Quotes a value if it has characters that may have a special meaning in a shell.
 fn for_shell(value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:".contains(letter);
     if value.chars().all(is_plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }

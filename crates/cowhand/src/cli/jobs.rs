@@ -60,7 +60,8 @@ impl JobsArgs {
     }
 }
 
-/// Prints a note about each running job of another agent that takes a place of the agent, with the advice for the job.
+/// Prints a note about each running job that belongs to another agent and takes a place of `agent`, with the advice for
+/// the job.
 pub(super) async fn note_adopted(
     client: &Client,
     agent: &AgentName,

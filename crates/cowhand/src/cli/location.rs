@@ -141,7 +141,7 @@ impl FleetLocation {
         self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())
     }
 
-    /// Returns the text of [`Self::start_refusal`]. It can be called inside and outside of a runtime.
+    /// Returns the text of [`Self::start_refusal`]. This method can be called inside and outside of a Tokio runtime.
     fn refusal_text(&self) -> Option<String> {
         let refusal =
             std::thread::scope(|scope| scope.spawn(|| wait(async { Ok(self.start_refusal().await) })).join());
@@ -162,8 +162,8 @@ impl FleetLocation {
         Some(format!("no daemon can start, because the state folder cannot be used: {error}"))
     }
 
-    /// Returns advice if a start would fail because of another daemon, the disk, the state folder, another store, or errors
-    /// in the config.
+    /// Returns advice if a start would fail because of another daemon, the disk, the state folder, another store, or
+    /// errors in the config.
     fn instead_of_start(&self) -> Option<String> {
         let FromDisk { loaded, files, .. } = config::load(&self.config);
         if let Some(part) = self.running_part(&files) {
@@ -232,8 +232,8 @@ impl FleetLocation {
         answer
     }
 
-    /// Prints a note if no daemon can start because of another store, unless the reason is shown already. The answer
-    /// is then about a store that does not have the jobs of the state folder.
+    /// Prints a note if a start is refused ([`Self::start_refusal`]), unless the reason is shown already. In this case,
+    /// the answer may be about a store that does not have the jobs of the state folder.
     fn note_refusal(&self) {
         if !REFUSAL_IS_SHOWN.load(Ordering::Relaxed)
             && let Some(refusal) = self.refusal_text()
@@ -360,7 +360,7 @@ fn unreadable(error: &StoreError) -> Failure {
     Failure::new(Exit::CannotRunHere, message)
 }
 
-/// Adds to the message of a failure to open the store that no daemon runs. A failure with another exit code than
+/// Adds `no daemon runs` to the message of a failure to open the store. A failure with another exit code than
 /// `CannotRunHere` is returned unchanged.
 fn without_daemon(failure: Failure) -> Failure {
     if !failure.has_exit(Exit::CannotRunHere) {

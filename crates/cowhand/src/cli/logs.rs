@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::follow::{FollowUntil, FollowedLines};
 use super::location::Connection;
-use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
+use super::style::{FAINT, styled};
 use super::{Exit, Failure, complete, follow, interrupt, job, jobs, location, print};
 use cowhand_engine::view::line::{FollowedOutput, plain, readable};
 use cowhand_web::api::{ApiProblem, Client, Code, JobResult, JobView, Page};
@@ -59,7 +59,8 @@ impl LogsArgs {
             let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
             // If the job runs on another node, only the output that is already on this node is printed.
             let follow = self.follow && !runs_elsewhere(&view);
-            // A line before each later attempt names it. The first one is named only if the output is not complete.
+            // The output has a line before each later attempt, which names the attempt. A line for the first attempt is
+            // printed here only if the output of other attempts is on other nodes.
             if !self.json && view.output_here.first() == Some(&1) {
                 print::line(styled("── attempt 1", FAINT));
             }

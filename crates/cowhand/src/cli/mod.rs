@@ -45,6 +45,7 @@ mod start;
 mod start_options;
 mod status;
 mod stop;
+mod style;
 mod table;
 mod threads;
 mod token;

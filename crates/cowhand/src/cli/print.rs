@@ -6,7 +6,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-use anstyle::Style;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
@@ -17,9 +16,6 @@ use super::table::beginning;
 use cowhand_engine::secrets::process::known;
 use cowhand_engine::view::line;
 pub(super) use cowhand_engine::view::line::plain;
-pub(super) use cowhand_engine::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
-
-pub(super) const HEADING: Style = Style::new().bold();
 
 pub(super) fn line(text: impl Display) {
     part(format!("{text}\n"));
@@ -201,17 +197,6 @@ fn escaped(json: &str) -> String {
 
 pub(super) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-/// Returns the style of the status of a job, schedule or hook run, or of the outcome of a firing.
-pub(super) fn style_of(status: &str) -> Style {
-    match status {
-        "completed" | "ran" | "ok" => GOOD,
-        "failed" | "error" | "missed" => BAD,
-        "cancelled" | "skipped" | "disabled" | "coalesced" | "paused" => ODD,
-        "running" => BUSY,
-        _ => Style::new(),
-    }
 }
 
 #[cfg(test)]

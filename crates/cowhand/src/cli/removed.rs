@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::location::Connection;
-use super::{Failure, jobs, print};
+use super::{Failure, jobs, print, style};
 use cowhand_engine::error::schedule_left;
 use cowhand_web::api::{ApiProblem, Code, ListedJob, Page, StatusView, removed_agent_sentence, segment};
 
@@ -63,7 +63,7 @@ pub(super) async fn show(
         (None, Some(schedule)) if is_in_config => schedule_left(agent, schedule.as_str()),
         _ => removed_agent_sentence(agent, gone),
     };
-    print::prose(&format!("{}: {sentence}.", print::styled("not in the config", print::ODD)), 2);
+    print::prose(&format!("{}: {sentence}.", style::styled("not in the config", style::ODD)), 2);
     print_jobs(&jobs);
     Ok(())
 }

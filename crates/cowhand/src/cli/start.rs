@@ -189,7 +189,7 @@ async fn serve(
     }
 }
 
-/// Binds the server's address. If the address cannot be bound and a daemon of this fleet runs, fails because that
+/// Binds the server's address. If the address cannot be bound and a daemon of this fleet runs, the error is that this
 /// daemon runs. If another program uses the address, and neither the config nor the command line has chosen the
 /// address, binds a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::location::{Connection, FleetLocation};
-use super::{Exit, Failure, complete, doctor, job, print, removed, schedule};
+use super::{Exit, Failure, complete, doctor, job, print, removed, schedule, style};
 use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
@@ -47,8 +47,9 @@ impl StatusArgs {
         })
     }
 
-    /// Returns whether the config may name another store than the one whose status is shown. A running daemon knows this,
-    /// unless it refused the config. Reading the config takes longer than the rest of this verb.
+    /// Returns whether the config may name another store than the one whose status is shown. A running daemon knows
+    /// this, unless it refused the config. Without a daemon, only the JSON needs the check, because the line about the
+    /// daemon already contains its result. Reading the config for the check takes longer than the rest of this verb.
     fn may_use_another_store(&self, daemon: &DaemonView) -> bool {
         if daemon.store_problem.is_some() {
             return false;
@@ -90,10 +91,10 @@ impl StatusArgs {
         print::prose(&daemon_line(&status.daemon, client.location(), now).await, 2);
         print_store_problem(status.daemon.store_problem.as_deref());
         if let Some(ended) = ended_sentence(status.unsettled) {
-            print::prose(&format!("{}: {ended}", print::styled("not settled", print::ODD)), 2);
+            print::prose(&format!("{}: {ended}", style::styled("not settled", style::ODD)), 2);
         }
         if let Some(change) = store_change {
-            print::prose(&format!("{}: {change}", print::styled("store", print::ODD)), 2);
+            print::prose(&format!("{}: {change}", style::styled("store", style::ODD)), 2);
         }
         if let Some(line) = asks_line(status.asks) {
             print::prose(&line, 2);
@@ -102,12 +103,12 @@ impl StatusArgs {
             print::prose(&line, 2);
         }
         if let Some(problem) = &status.daemon.certificate_problem {
-            print::prose(&print::styled(print::one_line(problem, 600), print::BAD), 2);
+            print::prose(&style::styled(print::one_line(problem, 600), style::BAD), 2);
         }
         for parked in &status.parked {
             let (name, until) = (&parked.provider, duration::until(now, parked.until));
             let (message, used_up) =
-                (print::one_line(&parked.message, 300), print::styled("used up", print::ODD));
+                (print::one_line(&parked.message, 300), style::styled("used up", style::ODD));
             print::prose(
                 &format!(
                     "{used_up}: {name} takes jobs again {until}, or after `cowhand unpark {name}`: {message}"
@@ -157,7 +158,7 @@ impl StatusArgs {
 pub(super) fn print_store_problem(problem: Option<&str>) {
     let Some(problem) = problem else { return };
     let problem = print::one_line(problem, 1_000);
-    print::prose(&format!("{}: {problem}", print::styled("no new work is accepted", print::BAD)), 2);
+    print::prose(&format!("{}: {problem}", style::styled("no new work is accepted", style::BAD)), 2);
 }
 
 /// Formats the number of asks that wait for an answer, or returns none if there are no such asks.
@@ -167,13 +168,13 @@ fn asks_line(asks: usize) -> Option<String> {
         1 => "an agent waits for an answer".to_owned(),
         more => format!("{more} asks wait for an answer"),
     };
-    Some(format!("{}; `cowhand asks` lists the open asks", print::styled(&who, print::ODD)))
+    Some(format!("{}; `cowhand asks` lists the open asks", style::styled(&who, style::ODD)))
 }
 
 /// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
-/// its trigger fails, it is starved, it can never fire, or its firing cannot be prepared, even if the schedule is turned off. Schedules
-/// over the same budget share one line. A schedule that missed a firing gets a further line. Parked providers are not
-/// among these lines.
+/// its trigger fails, it is starved, it can never fire, or its firing cannot be prepared. The last of these gets a line
+/// even if the schedule is turned off. Schedules over the same budget share one line. A schedule that missed a firing
+/// gets a further line. Parked providers are not among these lines.
 fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -186,34 +187,34 @@ fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp)
                     view.skip_until.map(|until| format!(", tries again {}", duration::until(now, until)));
                 format!(
                     "{}: {name}{}: {note}",
-                    print::styled("paused", print::ODD),
+                    style::styled("paused", style::ODD),
                     again.unwrap_or_default()
                 )
             }
             (ScheduleStatus::Error, _, Some(error)) => {
                 format!(
                     "{}: {name}{}: {}",
-                    print::styled("stopped by an error", print::ODD),
+                    style::styled("stopped by an error", style::ODD),
                     view.stopped_since(now),
                     print::one_line(error, 300)
                 )
             }
             (_, Some(note), _) if view.skip_note_reason == Some(SkipReason::OverBudget) => {
-                format!("{}: {note}", print::styled("over budget", print::ODD))
+                format!("{}: {note}", style::styled("over budget", style::ODD))
             }
             (status, ..) if let Some(why) = unprepared => {
                 let what = if status == ScheduleStatus::Disabled { "turned off" } else { "not prepared" };
-                format!("{}: {name}: {why}", print::styled(what, print::ODD))
+                format!("{}: {name}: {why}", style::styled(what, style::ODD))
             }
             _ if let Some(why) = view.failing_trigger(is_alone, now) => {
                 format!(
                     "{}: {name}, {}",
-                    print::styled("trigger fails", print::ODD),
+                    style::styled("trigger fails", style::ODD),
                     print::one_line(&why, 600)
                 )
             }
             _ if let Some(never) = &view.never_fires => {
-                format!("{}: {name}: {never}", print::styled("can never fire", print::ODD))
+                format!("{}: {name}: {never}", style::styled("can never fire", style::ODD))
             }
             _ if view.is_starved(now) => starved_line(&name, view, now),
             _ => continue,
@@ -223,7 +224,7 @@ fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp)
         }
     }
     for (view, missed) in schedules.iter().filter_map(|view| Some((view, view.missed.as_ref()?))) {
-        let what = print::styled("missed", print::ODD);
+        let what = style::styled("missed", style::ODD);
         lines.push(format!("{what}: {}/{}: {}", view.agent, view.schedule, missed.note));
     }
     lines
@@ -232,30 +233,30 @@ fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp)
 /// Formats the line of a starved schedule.
 fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
     let since = view.due_since.map(|since| duration::relative_to_now(now, since)).unwrap_or_default();
-    let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
+    let (what, again) = (style::styled("waits", style::ODD), view.due_again_in_words());
     let why = print::one_line(view.awaited().unwrap_or_default(), 300);
     format!("{what}: {name} was due {since}{again}: {why}")
 }
 
 /// Formats a work item that no agent takes before a person acts.
 pub(super) fn given_up_line(item: &GivenUpItem) -> String {
-    format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
+    format!("{}: {}", style::styled("given up", style::ODD), print::one_line(&item.sentence(), 600))
 }
 
 /// Formats the number of files of a queue that are not work items.
 pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
-    format!("{}: {}", print::styled("skipped", print::ODD), print::one_line(&skipped.sentence(), 600))
+    format!("{}: {}", style::styled("skipped", style::ODD), print::one_line(&skipped.sentence(), 600))
 }
 
 /// Formats the workspaces that are kept although their jobs have ended.
 fn unfinished_line(text: &str) -> String {
-    format!("{}: {}", print::styled("unfinished", print::ODD), print::one_line(text, 600))
+    format!("{}: {}", style::styled("unfinished", style::ODD), print::one_line(text, 600))
 }
 
 /// Formats a result or a release that its work source has not received yet.
 fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     let what = if item.releasing { "not released" } else { "not reported" };
-    let (what, why) = (print::styled(what, print::ODD), print::one_line(&item.last_error, 300));
+    let (what, why) = (style::styled(what, style::ODD), print::one_line(&item.last_error, 300));
     let since = item
         .since
         .map(|since| format!(", since {}", duration::relative_to_now(now, since)))
@@ -269,15 +270,15 @@ fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     format!("{what}: {queue} has not received {result} yet{since}; cowhand tries again: {why}")
 }
 
-/// Formats the jobs of a removed agent that wait or still run, and its waiting firings.
+/// Formats the pending and running jobs of a removed agent, and its firings that have no job yet.
 fn gone_agent_line(gone: &RemovedAgent) -> String {
-    let what = print::styled("not in the config", print::ODD);
+    let what = style::styled("not in the config", style::ODD);
     format!("{what}: {}", removed_agent_sentence(&gone.agent, Some(gone)))
 }
 
-/// Formats the waiting jobs and firings of a removed schedule whose agent is in the config.
+/// Formats the pending jobs of a removed schedule whose agent is in the config, and its firings that have no job yet.
 pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
-    format!("{}: {}", print::styled("not in the config", print::ODD), print::one_line(&gone.sentence(), 600))
+    format!("{}: {}", style::styled("not in the config", style::ODD), print::one_line(&gone.sentence(), 600))
 }
 
 /// Adds lines for pending jobs whose reason no other line shows. Considers the newest `MAX_JOBS_SHOWN` pending jobs,
@@ -329,7 +330,7 @@ async fn add_waiting_jobs(
             None => waiting.push((job.agent, message, vec![label])),
         }
     }
-    let waits = print::styled("waits", print::ODD);
+    let waits = style::styled("waits", style::ODD);
     lines.extend(
         waiting
             .into_iter()
@@ -350,20 +351,20 @@ fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
     } else {
         (format!("the config on disk was refused {at}"), "`cowhand config check` shows its errors")
     };
-    let refused = print::styled(format!("{what}, and the previous config stays in use"), print::BAD);
+    let refused = style::styled(format!("{what}, and the previous config stays in use"), style::BAD);
     Some(format!("{refused}; {advice}"))
 }
 
 async fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {
     if !view.running {
         if let Some(refusal) = Box::pin(location.start_refusal()).await {
-            return format!("daemon: {}; {refusal}", print::styled("not running", print::ODD));
+            return format!("daemon: {}; {refusal}", style::styled("not running", style::ODD));
         }
-        let state = print::styled("not running", print::ODD);
+        let state = style::styled("not running", style::ODD);
         return format!("daemon: {state}; {}", location.how_to_start());
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();
     let since = view.started_at.map(|at| duration::relative_to_now(now, at)).unwrap_or_default();
-    format!("daemon: {}, pid {pid}, started {since}", print::styled(state, print::GOOD))
+    format!("daemon: {}, pid {pid}, started {since}", style::styled(state, style::GOOD))
 }

@@ -142,7 +142,7 @@ async fn outcome(location: &FleetLocation, before: Before, keep_agents: bool) ->
         }
         _ => {}
     }
-    // The configured store does not know the jobs of the daemon.
+    // If the daemon ran with a former store, the configured store does not know its jobs.
     if location.former_store().await.is_some() {
         return outcome_in_folder(&location.state, before.running);
     }
@@ -220,7 +220,8 @@ pub(super) struct Before {
     running: Vec<(JobId, AgentName)>,
 }
 
-/// Stops the daemon, waits for its end and returns its answers before the request. Returns none if no daemon ran.
+/// Stops the daemon, waits for its end, and returns what it answered before the stop request. Returns none if no daemon
+/// ran.
 pub(super) fn stop(location: &FleetLocation, request: DaemonStopRequest) -> Result<Option<Before>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };
@@ -246,7 +247,7 @@ pub(super) fn stop(location: &FleetLocation, request: DaemonStopRequest) -> Resu
     })
 }
 
-/// Longest wait for an answer of the daemon, which may wait for its store, before the stop request.
+/// Longest wait for an answer of the daemon before the stop request. The daemon itself may wait for its store.
 const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
 /// Longest wait for the store after the daemon has stopped.
 const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);

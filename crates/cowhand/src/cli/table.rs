@@ -5,7 +5,8 @@ use anstyle::Style;
 use cowhand_core::id::JobId;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::print::{HEADING, cell, line, style_of, styled, width};
+use super::print::{cell, line, width};
+use super::style::{HEADING, style_of, styled};
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -17,7 +18,8 @@ pub(super) struct Table {
 
 /// Space between two columns.
 const COLUMN_GAP: usize = 2;
-/// Columns up to this width are never cut, except the last: a status, a time, a number, the end of a job's id.
+/// Columns up to this width are never cut, except the last column. Examples are columns with a status, a time, a number
+/// or the end of a job's id.
 const MAX_UNCUT_WIDTH: usize = 12;
 
 /// Steps by which a table that is too wide is reduced: first the text in its last column is cut, then the dates in ids

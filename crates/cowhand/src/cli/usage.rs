@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use cowhand_core::budget::{Unit, money, tokens_in_words};
+use cowhand_core::budget::{Unit, money, sum_in_words, tokens_in_words};
 use cowhand_core::duration;
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
@@ -139,7 +139,7 @@ impl UsageArgs {
                         row.agent.to_string(),
                         row.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
                         row.status.to_string(),
-                        row.cost_usd.map(|cost| at_most(cost, row.assumed_usd)).unwrap_or_default(),
+                        row.cost_usd.map(|cost| sum_in_words(cost, row.assumed_usd)).unwrap_or_default(),
                         count(row.tokens),
                         row.attempts.to_string(),
                     ]);
@@ -155,7 +155,7 @@ fn heading(view: &UsageView) -> String {
     let (tokens, attempts) = (cowhand_core::budget::tokens(usage), view.total.attempts);
     let spent = match usage.cost_usd {
         None if tokens > 0 || attempts > 0 => "no price reported".to_owned(),
-        cost => at_most(cost.unwrap_or_default(), view.total.assumed_usd),
+        cost => sum_in_words(cost.unwrap_or_default(), view.total.assumed_usd),
     };
     let assumed = view.total.assumed_usd.map(|assumed| format!(" ({} of it assumed)", dollars(assumed)));
     let spent = spent + &assumed.unwrap_or_default();
@@ -176,17 +176,11 @@ fn sums(what: &'static str, rows: impl Iterator<Item = (String, Total)>) -> Tabl
 
 fn cells(usage: &ModelUsage, assumed: Option<f64>) -> [String; 4] {
     [
-        usage.cost_usd.map(|cost| at_most(cost, assumed)).unwrap_or_default(),
+        usage.cost_usd.map(|cost| sum_in_words(cost, assumed)).unwrap_or_default(),
         count(usage.input_tokens),
         count(usage.output_tokens),
         count(usage.cache_creation_input_tokens.saturating_add(usage.cache_read_input_tokens)),
     ]
-}
-
-/// Formats a cost, with `≤` if a part of it is assumed.
-fn at_most(cost: f64, assumed: Option<f64>) -> String {
-    let sign = if assumed.is_some() { "≤ " } else { "" };
-    format!("{sign}{}", dollars(cost))
 }
 
 fn dollars(dollars: f64) -> String {

@@ -235,13 +235,13 @@ fn describe_state(
     if let Some(location) = fleet_without_daemon {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
-    // The reason `AlreadyRunning` has a note about it.
+    // If the job that has ended prevents the firing, the note with the reason `AlreadyRunning` already states that.
     if let Some(ended) = ended_sentence(view.unsettled)
         && view.skip_note_reason != Some(SkipReason::AlreadyRunning)
     {
         lines.push(format!("Of its jobs, {ended}."));
     }
-    // If the clock does not fire the schedule, its note already states that.
+    // If the clock does not fire the schedule, the note of the schedule already states that it can never fire.
     let never = view.never_fires.as_ref().filter(|_| view.is_by_clock());
     lines.extend(never.map(|never| format!("It can never fire: {never}.")));
     lines.extend(describe_next(view, is_alone, now));
@@ -441,7 +441,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next due time is {} ({at:.0}).", duration::until(now, at)));
-    // If the previous job is pending, the note explains that.
+    // If the previous job is pending or unsettled, the note explains that.
     let is_running =
         reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {

@@ -232,7 +232,7 @@ agents:
     );
     assert_eq!(job["usage"]["per_model"]["m"]["input_tokens"], 4000, "{job:#}");
     let told = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
-    assert!(told.contains("$0.40, 4,000 tokens"), "{told}");
+    assert!(told.contains("≤ $0.40, 4,000 tokens"), "{told}");
     assert!(
         told.contains(
             "$0.40 of that is assumed, because the price of m is not known; add it to `prices` of the root file"

@@ -22,12 +22,12 @@ use cowhand_run::workspace::{self, WorkspaceError};
 use cowhand_system::fault;
 use cowhand_system::remove::missing_is_ok;
 
-/// Empty file in the folder of an attempt. If it exists, the diff of the attempt is kept.
+/// Empty file in the folder of an attempt. If it exists, the diff of the attempt is already stored.
 const DIFFED_FILE: &str = "diffed";
 
 impl AttemptTask {
-    /// Keeps the diff of the attempt, which has ended. A failure does not delay the job: the diff is then made later,
-    /// before the workspace is removed.
+    /// Makes and keeps the diff of the attempt, which has ended. A failure does not delay the job: the diff is then
+    /// made later, before the workspace is removed.
     pub(super) async fn keep_diff(&self, redactor: &Redactor) {
         if !self.may_have_workspace() {
             return;
@@ -46,7 +46,7 @@ impl AttemptTask {
         fault::point("diffed");
     }
 
-    /// Returns whether the attempt may have run in a workspace, without asking the store.
+    /// Finds out without the store whether the attempt may have run in a workspace.
     pub(super) fn may_have_workspace(&self) -> bool {
         match self.engine.home.state.workspaces().canonicalize() {
             Ok(folder) => self.attempt().start().map_or(true, |start| start.directory.starts_with(folder)),

@@ -107,7 +107,7 @@ impl AttemptTask {
     }
 
     /// Follows the attempt until it ends or the daemon detaches. `in_attempt` is true if the job's output cannot be
-    /// written to its file; it is then kept in the attempt's folder.
+    /// written to its file; the output is then kept in the attempt's folder.
     async fn follow(&mut self, rules: &Rules, in_attempt: bool) -> anyhow::Result<Stage> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
@@ -116,6 +116,7 @@ impl AttemptTask {
         let mut reported = ReportedUsage::default();
         let mut deadlines = self.deadlines().await;
         loop {
+            let next_look = Instant::now() + MIN_LOOK_INTERVAL;
             let look = self.look(output, rules).await?;
             let (state, began) = (look.state, look.began);
             output = look.output;
@@ -142,7 +143,7 @@ impl AttemptTask {
             }
             self.stop_if_needed(rules, stop_request, breach, &mut deadlines).await;
             tokio::select! {
-                () = wake.changed() => {}
+                () = async { wake.changed().await; tokio::time::sleep_until(next_look).await } => {}
                 _ = self.stop_requests.changed() => {}
                 () = tokio::time::sleep(IDLE_POLL_EVERY), if !output.tail.is_behind() => {}
                 () = tokio::task::yield_now(), if output.tail.is_behind() => {}
@@ -231,8 +232,9 @@ impl AttemptTask {
         Ok(Some(output))
     }
 
-    /// Extends the lease of an attempt that has ended and is left to the next start. Another node would settle it as
-    /// lost after an ordinary lease, although only this node has its output.
+    /// Extends the lease of an attempt that has ended and is left to the next start. Without the extension, the lease
+    /// could expire before that start, and another node would settle the attempt as lost, although only this node has
+    /// its output.
     async fn extend_lease(&self) {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
         let extended = self.engine.store.renew(node, vec![job], UNREAD_LEASE, self.now()).await;
@@ -368,6 +370,10 @@ const FOLLOW_BACKOFF: Backoff =
 
 /// Interval between two looks at an attempt that has to end and cannot be followed.
 const UNFOLLOWED_POLL_EVERY: Duration = Duration::from_millis(200);
+
+/// Minimum time from a look at an attempt to the next look that a change of the attempt's files causes. An agent that
+/// starts, prints some lines and ends causes several changes within a moment; one look then finds all of them.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Interval between two looks at an attempt without activity.
 const IDLE_POLL_EVERY: Duration = Duration::from_millis(500);

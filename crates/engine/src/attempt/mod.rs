@@ -65,7 +65,7 @@ pub(crate) struct AttemptTask {
 /// Message of an attempt that ran when the backup of the restored store was made, and of which nothing is left.
 const LOST_BY_RESTORE: &str = "lost: the store was restored from a backup that was made while the attempt ran, and its outcome is not known";
 
-/// Longest time in which a start keeps its permit after the keeper was made.
+/// Longest time for which a start keeps its permit (`Engine::start_permits`) after the keeper was made.
 const MAX_START_WAIT: Duration = Duration::from_millis(200);
 const START_POLL: Duration = Duration::from_millis(1);
 
@@ -177,7 +177,7 @@ impl AttemptTask {
         }
     }
 
-    /// Returns what ends the preparation: a stop, or the timeout of the attempt.
+    /// Returns the [`Stoppable`] that ends the preparation when the attempt is stopped or exceeds its timeout.
     async fn stoppable(&self, rules: &Rules) -> Result<Stoppable, StartError> {
         let stoppable = Stoppable::new(self.stop_requests.clone());
         let began = stoppable.unless_stopped(self.began()).await?;

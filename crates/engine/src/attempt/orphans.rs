@@ -62,8 +62,9 @@ pub(super) fn all_running(state: &StateFolder) -> io::Result<Vec<(Attempt, JobId
     with_folder(state, &Attempt::running()?, |_, _| false)
 }
 
-/// Returns the attempts that have a folder, are not current and still run. `running` contains the names of all attempts
-/// with processes, so that the list of processes is read only once.
+/// Returns the attempts that have a folder, still run, and are not current. An attempt is current if an attempt task
+/// supervises it. `running` contains the names of all attempts with processes, so that the list of processes is read
+/// only once.
 fn with_folder(
     state: &StateFolder,
     running: &BTreeSet<String>,
@@ -72,7 +73,7 @@ fn with_folder(
     let mut found = Vec::new();
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
-        // Hook runs have their own limits and are removed with their folders.
+        // Hook runs are skipped: `daemon/hooks.rs` takes them up again and removes their folders.
         let Some((job, number)) = attempt.job_and_number() else { continue };
         if is_current(&job, number) {
             continue;
@@ -142,8 +143,8 @@ impl Drop for Orphan {
     }
 }
 
-/// Ends an attempt, and returns whether all its processes have ended. Its processes have [`STOP_TIMEOUT`] before they
-/// are killed, but only until `is_urgent` is set.
+/// Ends an attempt, and returns whether all its processes have ended. The processes are killed after [`STOP_TIMEOUT`],
+/// or as soon as `is_urgent` is set.
 pub(super) async fn end(attempt: &Attempt, is_urgent: &AtomicBool) -> bool {
     let mut kill_at = Instant::now() + STOP_TIMEOUT;
     let mut was_asked = false;

@@ -7,6 +7,7 @@ use std::io;
 use cowhand_core::id::JobId;
 
 use super::orphans::all_running;
+use super::outcomes;
 use crate::error::{DamagedRecord, FleetError, LostData, OtherStore, UnsettledJobs};
 use crate::prune::files::entries;
 use crate::state::{StateFolder, StoreMark};
@@ -16,8 +17,8 @@ use cowhand_store::{Store, is_postgres};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 
-/// Returns an error if attempts or hooks are not settled that belong to another store than `store`. `None` means the SQLite
-/// file in the state folder.
+/// Returns an error if attempts or hooks that belong to another store than `store` are not settled. If `store` is
+/// `None`, the store is the SQLite file in the state folder.
 pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Result<(), FleetError> {
     let folder = state.clone();
     if store.is_none() {
@@ -32,7 +33,8 @@ pub async fn refuse_other_store(state: &StateFolder, store: Option<&str>) -> Res
     let mark = mark.map_err(|error| damaged(state, &error, jobs.clone()))?;
     let file = state.database().display().to_string();
     let location = store.unwrap_or(&file);
-    // A person removed the file and its history. This is refused only while agents or hooks run.
+    // A person removed the file and the history in it. `refuse_without_store` has checked that no agents or hooks run,
+    // so the start is allowed.
     if store.is_none() && mark.location == file && is_missing(&state.database()) {
         return Ok(());
     }
@@ -62,9 +64,9 @@ fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     }
 }
 
-/// Returns an error if the file of the store does not know attempts that still run. It knew them when they were started,
-/// so it has lost its newest data since then. `restore` removes the record of the store, so that this check does not
-/// apply to a restored store.
+/// Returns an error if the file of the store does not know attempts that still run. The file knew them when they were
+/// started, so it has lost its newest data since then. `restore` removes the record of the store
+/// ([`StateFolder::store_mark`]), so that this check does not apply to a restored store.
 fn refuse_older_store(state: &StateFolder, jobs: UnsettledJobs) -> Result<(), FleetError> {
     let file = state.database();
     if Store::unknown_jobs(&file, &jobs.running)?.is_empty() {
@@ -89,7 +91,7 @@ pub async fn former_store(state: &StateFolder, store: Option<&str>) -> Option<St
 
 /// Returns the jobs of the attempts and hooks in the state folder that are not settled in their store.
 pub fn unsettled_jobs(state: &StateFolder) -> Result<UnsettledJobs, FleetError> {
-    let state_error = |source| FleetError::State { folder: state.path().display().to_string(), source };
+    let state_error = |source| state_error(state, source);
     let running = all_running(state).map_err(state_error)?;
     let mut keepers: Vec<i32> = running.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
     let running: Vec<JobId> = running.into_iter().map(|(_, job)| job).collect();
@@ -105,7 +107,8 @@ pub fn unsettled_jobs(state: &StateFolder) -> Result<UnsettledJobs, FleetError> 
     Ok(UnsettledJobs { running, keepers, ended, running_hooks, ended_hooks })
 }
 
-/// Returns those of the running jobs whose attempts in this state folder have ended and are not settled.
+/// Returns those of the running jobs whose attempts in this state folder have ended and are not settled. After a
+/// restore, also returns the jobs whose attempts were settled after the backup was made.
 pub async fn ended_jobs(
     state: &StateFolder,
     running: BTreeSet<JobId>,
@@ -114,8 +117,39 @@ pub async fn ended_jobs(
         return Ok(running);
     }
     let state = state.clone();
-    let unsettled = run_blocking(move || unsettled_jobs(&state)).await?;
-    Ok(unsettled.ended.into_iter().filter(|job| running.contains(job)).collect())
+    run_blocking(move || {
+        let unsettled = unsettled_jobs(&state)?;
+        let settled_before_restore = if state.restored_at().is_some() {
+            let folders = jobs_with_folder(&state).map_err(|source| state_error(&state, source))?;
+            running
+                .iter()
+                .filter(|job| !folders.contains(job) || outcomes::contains(&state, job))
+                .cloned()
+                .collect()
+        } else {
+            BTreeSet::new()
+        };
+        let has_ended = |job: &JobId| {
+            unsettled.ended.contains(job)
+                || (settled_before_restore.contains(job) && !unsettled.running.contains(job))
+        };
+        Ok(running.into_iter().filter(has_ended).collect())
+    })
+    .await
+}
+
+/// Returns the jobs that have a folder of an attempt.
+fn jobs_with_folder(state: &StateFolder) -> io::Result<BTreeSet<JobId>> {
+    let mut jobs = BTreeSet::new();
+    for entry in entries(&state.attempts())? {
+        let job = Attempt::at(&entry?.path()).ok().and_then(|attempt| attempt.job_and_number());
+        jobs.extend(job.map(|(job, _)| job));
+    }
+    Ok(jobs)
+}
+
+fn state_error(state: &StateFolder, source: io::Error) -> FleetError {
+    FleetError::State { folder: state.path().display().to_string(), source }
 }
 
 /// Says how many jobs have ended and are not settled; none if there are no such jobs.
@@ -154,7 +188,7 @@ fn begun_hooks(state: &StateFolder) -> io::Result<Vec<BegunHook>> {
 }
 
 /// Returns the jobs whose last attempt began and is not settled. An earlier attempt of a job is settled before the next
-/// one begins. The raw output of a settled attempt is removed.
+/// one begins. The raw output of a settled attempt is removed, so an attempt with raw output is not settled.
 fn unsettled(state: &StateFolder) -> io::Result<Vec<JobId>> {
     let mut last: BTreeMap<JobId, (u32, Attempt)> = BTreeMap::new();
     for entry in entries(&state.attempts())? {

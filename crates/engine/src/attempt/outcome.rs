@@ -41,7 +41,7 @@ impl AttemptTask {
         let is_budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let is_budget_stop = matches!(&finish.outcome, Outcome::Failed { error, .. } if is_budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
-        // A program that was stopped for its budget may have reported more before its end.
+        // A program that was stopped for its budget may have reported more usage before its end.
         let was_over = matches!(self.stopped, Some(StopReason::OverBudget(Breach::Over(_))));
         if (is_budget_stop || was_over)
             && let Some(breach) = self.final_breach(usage.as_ref()).await
@@ -130,7 +130,8 @@ impl AttemptTask {
         Some(metadata)
     }
 
-    /// Adds dollars from the table of prices if the runtime reported none, and applies [`JobUsage::bounded`].
+    /// Adds dollars according to the prices of the config if the runtime reported none, and applies
+    /// [`JobUsage::bounded`].
     pub(super) fn with_price(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage.bounded()

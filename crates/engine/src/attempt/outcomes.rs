@@ -82,8 +82,13 @@ pub(crate) fn retain(state: &StateFolder, knows: impl Fn(&JobId, u32) -> bool) -
     Ok(())
 }
 
-/// Returns how the last settled attempt of a cancelled job ended. Returns `None` if the job was not cancelled, or if the
-/// files do not contain its outcome.
+/// Returns whether the files contain the outcome of an attempt of the job.
+pub(super) fn contains(state: &StateFolder, job: &JobId) -> bool {
+    find(state, |settled| settled.job == *job).is_some()
+}
+
+/// Returns how the last settled attempt of a cancelled job ended. Returns `None` if the job was not cancelled, or if
+/// the files do not contain its outcome.
 pub fn termination(state: &StateFolder, job: &JobId) -> Option<Termination> {
     match find(state, |settled| settled.job == *job)?.settlement.outcome {
         Outcome::Cancelled { how, .. } => Some(how),
@@ -92,15 +97,16 @@ pub fn termination(state: &StateFolder, job: &JobId) -> Option<Termination> {
 }
 
 /// Removes the files of a settled attempt. Removes its folder if `can_remove_folder` is true and its processes have
-/// ended. Otherwise removes only its raw output. The folder of an attempt with a workspace has to stay until the diff of
-/// the workspace is made.
+/// ended. Otherwise removes only its raw output. The folder of an attempt with a workspace has to stay until the diff
+/// of the workspace is made.
 fn remove_settled(attempt: &Attempt, can_remove_folder: bool) -> io::Result<()> {
     let has_ended = || Ok::<_, io::Error>(!attempt.began()? || attempt.ending()?.is_some());
     if can_remove_folder && has_ended()? { attempt.discard() } else { attempt.remove_output() }
 }
 
-/// Removes the files of an attempt that an earlier daemon has settled. Its folder stays if its workspace still exists. If
-/// a daemon of an earlier version settled it, its outcome is appended to the files.
+/// Removes the files of an attempt that an earlier daemon has settled. The folder of the attempt stays if the job's
+/// workspace still exists. If a daemon of an earlier version settled the attempt, its outcome is appended to
+/// `outcomes.jsonl`.
 pub(crate) fn remove_settled_earlier(attempt: &Attempt, state: &StateFolder) -> io::Result<()> {
     let Some((job, number)) = attempt.job_and_number() else { return attempt.remove_output() };
     let has_workspace = !is_missing(&state.workspaces().join(job.as_str()));
@@ -143,9 +149,9 @@ impl AttemptTask {
     }
 
     /// Returns the settlement of an attempt that was settled before, if the store does not know that because a backup
-    /// was restored. Such an attempt has ended, and its folder or its raw output has been removed. If the
-    /// files do not contain the outcome, returns a lost settlement with the time of the ending, or `None` if the folder is
-    /// missing too.
+    /// was restored. Such an attempt has ended, and its folder or its raw output has been removed. If the outcome files
+    /// do not contain its outcome, returns a lost settlement with the time of the ending, or `None` if the folder of
+    /// the attempt is missing too.
     pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
         let (attempt, job, number) = (self.attempt(), self.job.id().clone(), self.job.attempts());
         let ending = if is_missing(attempt.folder()) {

@@ -32,8 +32,9 @@ pub(super) struct LaunchSpec {
 }
 
 impl AttemptTask {
-    /// Ends and removes an attempt with the same number that the store does not know. Such an attempt was started after
-    /// the backup from which the store was restored. If the preparation has to end, its processes are killed at once.
+    /// Ends and removes an earlier attempt with the same number, which the store does not know. Such an attempt was
+    /// started after the backup from which the store was restored. If the preparation has to end, the processes of the
+    /// earlier attempt are killed at once.
     pub(super) async fn clear_folder(&self, stoppable: &Stoppable) -> Result<(), StartError> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {

@@ -33,7 +33,7 @@ impl Rules {
 
 impl AttemptTask {
     /// Returns the rules of the job's agent or of its fallback. If the agent or the job's schedule is no longer in the
-    /// config, the rules with which the attempt was started hold.
+    /// config, the attempt rules are those with which the attempt was started.
     pub(super) fn rules(&self) -> Rules {
         let agent = self.current_agent();
         let fallback = self.fallback.and_then(|number| agent.fallback(number));
@@ -58,7 +58,8 @@ impl AttemptTask {
         self.engine.loaded().roster.agent(self.job.agent()).is_some()
     }
 
-    /// Returns the rules with which the attempt was started; `None` if it was not launched, or by an earlier version.
+    /// Returns the rules with which the attempt was started; `None` if it was not launched, or if an earlier version of
+    /// cowhand launched it.
     pub(super) fn stored_rules(&self) -> Option<AttemptRules> {
         self.attempt().start().ok()?.rules
     }

@@ -18,7 +18,7 @@ use cowhand_store::{RequeueOutcome, SHUTDOWN_STORE_TIMEOUT, Settled, StoreError}
 use cowhand_system::fault;
 
 const FIRST_SETTLE_PAUSE: Duration = Duration::from_millis(200);
-const MAX_SETTLE_PAUSE: Duration = Duration::from_secs(30);
+const MAX_SETTLE_PAUSE: Duration = Duration::from_secs(5);
 /// Time for which a stopping daemon waits for a store that cannot be written.
 const STOPPING_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -140,8 +140,8 @@ impl AttemptTask {
         if is_over { Retry::default() } else { rules.of_attempt.retry.clone() }
     }
 
-    /// Returns the outcome of a job that was stopped for its budget, or that its program stopped at the limit passed to
-    /// it.
+    /// Returns the outcome of a job that the daemon stopped for its budget, or whose program stopped by itself at the
+    /// limit that cowhand passed to the program.
     pub(super) fn budget_outcome(&self, breach: &Breach, usage: Option<JobUsage>) -> Outcome {
         let loaded = self.engine.loaded();
         let message = match breach {

@@ -29,8 +29,8 @@ pub(super) const END_POLL_EVERY: Duration = Duration::from_millis(100);
 /// Value that replaces [`STOP_TIMEOUT`] for a stop without a grace period. It is also the time between two tries to
 /// kill an attempt.
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Grace period of an attempt over its budget: enough for a last report, and short, because the attempt can spend more in
-/// that time.
+/// Grace period of an attempt over its budget: enough for a last report, and short, because the attempt can spend more
+/// in that time.
 const BUDGET_STOP_GRACE: Duration = Duration::from_secs(1);
 /// Pause before the next try to list the processes of an attempt.
 const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -66,10 +66,11 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the timeout that the attempt has exceeded, for its duration or for its silence. The time of answer waits
-    /// does not count for the duration, up to [`MAX_PAUSED_TIME`] or the `ask_timeout` of the agent, whichever is
-    /// longer. The silence is not counted during an answer wait, and begins again when the ask ends. If the store is
-    /// not available and the agent may be waiting for an answer, returns `None`, so that the attempt is not ended.
+    /// Returns the timeout that the attempt has exceeded, for its duration or for its silence. Answer waits do not
+    /// count towards the duration. Of all answer waits together, at most the longer of [`MAX_PAUSED_TIME`] and the
+    /// agent's `ask_timeout` is left out. Silence does not count during an answer wait, and is counted from zero when
+    /// the ask has ended. If the store is not available and the agent may be waiting for an answer, returns `None`, so
+    /// that the attempt is not ended.
     async fn exceeded_timeout(
         &self,
         rules: &Rules,
@@ -119,7 +120,7 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the start of the attempt, on both clocks if the store has them and on the wall clock if not.
+    /// Returns the start of the attempt: on both clocks if the store has both times, and otherwise on the wall clock.
     pub(super) async fn began(&self) -> Moment {
         let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
         match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
@@ -225,8 +226,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns why an earlier daemon stopped the attempt. Returns `None` if it did not, or if the spending exceeded
-    /// a budget.
+    /// Returns why an earlier daemon stopped the attempt. Returns `None` if no daemon stopped it, or if a daemon
+    /// stopped it because the spending exceeded a budget.
     pub(super) async fn earlier_stop_reason(&self) -> Option<StopReason> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {

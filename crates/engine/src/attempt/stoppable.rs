@@ -51,7 +51,7 @@ impl Stoppable {
         Self { stop_requests, timeout: None, flag: Arc::default() }
     }
 
-    /// Sets the timeout of the attempt, which began at `began`. Without a limit, there is none.
+    /// Sets the timeout of the attempt, which began at `began`. If `limit` is `None`, no timeout applies.
     pub(super) fn with_timeout(self, clock: &Clock, began: Moment, limit: Option<SignedDuration>) -> Self {
         let timeout = limit.map(|limit| PreparationTimeout { clock: clock.clone(), began, limit });
         Self { timeout, ..self }
@@ -62,9 +62,9 @@ impl Stoppable {
         Arc::clone(&self.flag)
     }
 
-    /// Runs the preparation to its end, and sets the flag when it has to end. The preparation is not dropped, because
-    /// its commands have to end first. If it has to end, its result does not count, because its commands may have
-    /// failed for that reason.
+    /// Runs the preparation to its end, and sets the flag if the preparation has to end early. The preparation is not
+    /// dropped, because its commands have to end first. After the timeout, its result does not count, because its
+    /// commands may have failed because of the timeout.
     pub(super) async fn to_end<T>(
         &self,
         prepare: impl Future<Output = Result<T, StartError>>,

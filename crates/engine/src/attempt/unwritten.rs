@@ -22,7 +22,8 @@ use cowhand_run::supervision::AttemptState;
 use cowhand_run::tail::{TailFiles, Tailer};
 use cowhand_system::remove::{is_missing, missing_is_ok};
 
-/// File with the messages that were read while the job's output could not be written. It exists until they are written.
+/// File with the messages that were read while the job's output could not be written. It exists until they are in the
+/// job's JSONL.
 const UNWRITTEN: &str = "unwritten.jsonl";
 const INDEX: &str = "unwritten.index";
 

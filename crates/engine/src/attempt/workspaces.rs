@@ -29,7 +29,7 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 use cowhand_system::{fault, tree};
 
-/// Time in which the git of an earlier daemon has to end.
+/// Time in which the git commands of an earlier daemon have to end.
 const EARLIER_GIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The directory in which an agent works.
@@ -110,8 +110,8 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder, stoppable).await
 }
 
-/// Waits until no git that an earlier daemon started for a workspace still runs, at most for [`EARLIER_GIT_TIMEOUT`].
-/// The minder of such a git ends the git when its daemon has ended.
+/// Waits until the git commands that an earlier daemon started for workspaces have ended, at most for
+/// [`EARLIER_GIT_TIMEOUT`]. The minder of such a command ends the command when its daemon has ended.
 pub(crate) async fn wait_for_earlier_git(engine: &Engine) {
     if is_missing(&engine.home.state.git_lock()) {
         return;
@@ -239,7 +239,8 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
     }
 }
 
-/// Keeps the workspaces with the latest `since` that fit into `max_kept` together, and removes the others.
+/// Keeps the newest of the `kept` workspaces that fit into `max_kept` together, and removes the others. `kept` is
+/// in the order of the store, the newest first.
 async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
     // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();

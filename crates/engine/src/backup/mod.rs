@@ -23,7 +23,7 @@ use cowhand_system::blocking::run_blocking;
 
 /// Maximum number of bytes of a job's file in one row of the backup.
 const BYTES_PER_ROW: usize = 1 << 20;
-/// Extensions of the files of a job that a backup contains, in addition to its rows.
+/// Extensions of the files of a job that a backup contains, in addition to the rows of the job.
 const BACKED_UP_EXTENSIONS: [&str; 2] = ["jsonl", "diff"];
 /// Prefix of the folders in which backups are made.
 const SCRATCH: &str = "backup-";

@@ -27,7 +27,7 @@ pub struct Restored {
     pub replaced: Option<PathBuf>,
     /// Write-ahead log that belongs to the replaced store; `None` if the replaced store contains all its data.
     pub replaced_log: Option<PathBuf>,
-    /// Error that prevented the output of a job from matching the store.
+    /// Error because of which the output files of some jobs do not match the restored store.
     pub output_error: Option<io::Error>,
     /// Names of the tokens that were valid in the backup and revoked in the replaced store. They are revoked again. An
     /// error if the replaced store cannot be read.

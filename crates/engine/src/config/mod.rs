@@ -49,7 +49,8 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
     let in_directory = |directory: &Path| {
         let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
         let file = present.next()?;
-        Some(Found { note: present.next().map(|other| ignored(&other, &file)), file })
+        let others: Vec<PathBuf> = present.collect();
+        Some(Found { note: (!others.is_empty()).then(|| ignored(&others, &file)), file })
     };
     let running_without_config = |directory: &Path| {
         let file = directory.join(NAMES[0]);
@@ -84,9 +85,11 @@ fn refuse_closed(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn ignored(ignored_file: &Path, file: &Path) -> String {
+fn ignored(others: &[PathBuf], file: &Path) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    format!("{} is ignored, because {} is in the same folder", name(ignored_file), name(file))
+    let others: Vec<String> = others.iter().map(|other| name(other)).collect();
+    let are = if others.len() == 1 { "is" } else { "are" };
+    format!("{} {are} ignored, because {} is in the same folder", others.join(" and "), name(file))
 }
 
 /// Returns the configs in the parent directories that include this file under `fleets` or `agents`, the nearest first.
@@ -137,8 +140,8 @@ pub fn load(file: &Path) -> FromDisk {
     load_again(file, KeptFleets::default())
 }
 
-/// Loads a fleet as `load` does. Fleets whose files have not changed since the load that returned `kept` are taken from
-/// there.
+/// Loads a fleet as `load` does. Sub-fleets whose inputs have not changed since the load that returned `kept` are taken
+/// from `kept`.
 pub(crate) fn load_again(file: &Path, kept: KeptFleets) -> FromDisk {
     let dotenv = file.with_file_name(".env");
     let mut files = vec![dotenv.clone()];

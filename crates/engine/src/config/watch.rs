@@ -1,9 +1,11 @@
 //! Notices changes in the files of a config.
 //!
-//! Folders are watched, not files, because an editor replaces the old file with a new file. Nothing is polled: if the
-//! system has no watcher, or loses an event without reporting the loss, the user has to call `cowhand reload`.
+//! Folders are watched, not files, because an editor replaces the old file with a new file. If the path of a file
+//! contains symbolic links, the folders of the links and of their targets are watched too: a deployment replaces a
+//! link, and an editor changes the target. Nothing is polled: if the system has no watcher, or loses an event without
+//! reporting the loss, the user has to call `cowhand reload`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,8 @@ use tracing::warn;
 /// several times.
 const CHANGE_SETTLES_AFTER: Duration = Duration::from_millis(200);
 
-/// A file that the loader tried to read, and its state just before.
+/// A file that can change the config, and its state just before the loader tried to read it. Files that the loader does
+/// not read have their state at the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedFile {
     path: PathBuf,
@@ -62,10 +65,15 @@ pub struct ConfigWatch {
 }
 
 impl ConfigWatch {
-    /// Watches the files of a config that was read. A change since it was read is noticed, too.
+    /// Watches the files of a config that was read. A change since the config was read is noticed, too.
     pub fn new(files: &[WatchedFile]) -> Self {
         let changed = Arc::new(Notify::new());
-        let paths = files.iter().map(|file| file.path.clone()).collect();
+        let mut links = Links::default();
+        let mut paths: HashSet<PathBuf> = files.iter().flat_map(|file| links.paths_to(&file.path)).collect();
+        // The first file is beside the root file.
+        if let Some(root) = files.first().and_then(|file| file.path.parent()) {
+            paths.extend(files.iter().flat_map(|file| folders_between(root, &file.path)));
+        }
         let watcher = watch(paths, Arc::clone(&changed));
         let watcher = watcher.inspect_err(|error| warn!("changed files will not be noticed: {error}")).ok();
         if watcher.is_some() && files.iter().any(WatchedFile::is_changed) {
@@ -74,8 +82,8 @@ impl ConfigWatch {
         Self { changed, is_changing: false, watcher }
     }
 
-    /// Waits until a change is complete; without a watcher, forever. If the call is dropped, the next call waits for the
-    /// same change.
+    /// Waits until a change is complete; without a watcher, forever. If the call is dropped, the next call waits for
+    /// the same change.
     pub async fn change(&mut self) {
         if self.watcher.is_none() {
             return std::future::pending().await;
@@ -86,6 +94,47 @@ impl ConfigWatch {
         }
         while tokio::time::timeout(CHANGE_SETTLES_AFTER, self.changed.notified()).await.is_ok() {}
         self.is_changing = false;
+    }
+}
+
+/// Returns the folders below `root` on the way to a file. If one of them is removed, moved or made again, as by a
+/// checkout of a branch, its watch is lost, so that is a change too.
+fn folders_between(root: &Path, file: &Path) -> Vec<PathBuf> {
+    let folders = file.ancestors().skip(1).take_while(|folder| *folder != root);
+    if file.starts_with(root) { folders.map(Path::to_owned).collect() } else { Vec::new() }
+}
+
+/// Largest number of symbolic links that are followed for a file; the limit of the system.
+const MAX_LINKS: usize = 40;
+
+/// The symbolic links that were read, by their paths; `None` for a path that is no link.
+#[derive(Default)]
+struct Links(HashMap<PathBuf, Option<PathBuf>>);
+
+impl Links {
+    /// Returns the path itself. For each link on the way to the file, also returns the path of the link, and the path
+    /// of the file after this link is followed.
+    fn paths_to(&mut self, path: &Path) -> Vec<PathBuf> {
+        let mut paths = vec![path.to_owned()];
+        let mut current = path.to_owned();
+        for _ in 0..MAX_LINKS {
+            let mut ancestors: Vec<&Path> = current.ancestors().collect();
+            ancestors.reverse();
+            let first = ancestors.into_iter().find_map(|part| Some((part.to_owned(), self.target(part)?)));
+            let Some((link, target)) = first else { break };
+            let rest = current.strip_prefix(&link).unwrap_or(Path::new(""));
+            // Without this condition, the path of a link's target would end with a slash.
+            let next = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
+            paths.extend([link, next.clone()]);
+            current = next;
+        }
+        paths
+    }
+
+    /// Returns the path to which a link leads; `None` if the path is no link.
+    fn target(&mut self, path: &Path) -> Option<PathBuf> {
+        let read = || Some(path.parent()?.join(fs::read_link(path).ok()?));
+        self.0.entry(path.to_owned()).or_insert_with(read).clone()
     }
 }
 
@@ -128,6 +177,54 @@ mod tests {
         let read = crate::config::load(&file).watched;
         std::fs::write(folder.path().join(".env"), "A=b").unwrap();
         ConfigWatch::new(&read).change().await;
+    }
+
+    /// A link in a repository, and the chain of links with which Kubernetes shows a `ConfigMap`.
+    #[tokio::test]
+    async fn changes_behind_symbolic_links_are_noticed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for version in ["v1", "v2"] {
+            fs::create_dir(path(version)).unwrap();
+            fs::write(path(version).join("cowhand.yaml"), format!("# {version}")).unwrap();
+        }
+        symlink("v1", path("data")).unwrap();
+        symlink("data/cowhand.yaml", path("cowhand.yaml")).unwrap();
+        fs::create_dir(path("away")).unwrap();
+        symlink("../cowhand.yaml", path("away/fleet.yaml")).unwrap();
+        let mut watch = ConfigWatch::new(&[WatchedFile::new(path("away/fleet.yaml"))]);
+        assert!(watch.change().now_or_never().is_none());
+        fs::write(path("v1/cowhand.yaml"), "# edited").unwrap();
+        watch.change().await;
+        symlink("v2", path("data.new")).unwrap();
+        fs::rename(path("data.new"), path("data")).unwrap();
+        watch.change().await;
+        fs::write(path("v2/other"), "").unwrap();
+        assert!(watch.change().now_or_never().is_none());
+        symlink(path("loop"), path("loop")).unwrap();
+        assert!(Links::default().paths_to(&path("loop")).len() <= 2 * MAX_LINKS + 1);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_made_again_is_noticed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (root, agents) = (folder.path().join("cowhand.yaml"), folder.path().join("more/agents"));
+        fs::create_dir_all(&agents).unwrap();
+        fs::write(agents.join("b.yaml"), "name: b").unwrap();
+        fs::write(&root, "agents: [{path: more/agents/b.yaml}]").unwrap();
+        let watch = || ConfigWatch::new(&crate::config::load(&root).watched);
+        let mut before = watch();
+        assert!(before.change().now_or_never().is_none());
+        fs::rename(folder.path().join("more"), folder.path().join("gone")).unwrap();
+        before.change().await;
+        let mut without = watch();
+        assert!(without.change().now_or_never().is_none());
+        fs::rename(folder.path().join("gone"), folder.path().join("more")).unwrap();
+        without.change().await;
+        let mut again = watch();
+        fs::write(agents.join("b.yaml"), "name: c").unwrap();
+        again.change().await;
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The agenda of the daemon loop: which agents have to be planned, and when.
 //!
 //! A plan of an agent depends on its rows in the store, on the config and on the time. An agent is planned again when
-//! an event concerns it, when a part of the daemon requests it, and at the time that its last plan named. So the cost of
-//! a tick does not depend on the number of other agents. After a change of the config or of the clock, and after events
-//! that concern the whole fleet, all agents are planned. In addition, each tick plans one more agent, one after another,
-//! so that a change without a notice is found later.
+//! an event concerns it, when a part of the daemon requests it, and at the time that its last plan named. So the cost
+//! of a tick does not depend on the number of other agents. After a change of the config or of the clock, and after
+//! events that concern the whole fleet, all agents are planned. In addition, each tick plans the next agent of the
+//! roster, so that a change without an event or request is found in the end.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -59,7 +59,7 @@ impl Agenda {
         self.cursor = changed.newest;
     }
 
-    /// Returns whether all agents have to be planned. The wakes of earlier plans are then no longer valid.
+    /// Returns whether all agents have to be planned. If so, forgets the times that earlier plans named.
     pub(super) fn take_all(&mut self) -> bool {
         let all = std::mem::take(&mut self.all);
         if all {

@@ -57,8 +57,8 @@ async fn any_agent_works(engine: &Engine) -> bool {
 
 impl Daemon {
     /// Waits until the results of the last jobs are delivered to their work sources and the hooks of these jobs have
-    /// ended, within a time limit. Then stops the background tasks. The rest is left for the next start. A hook that is
-    /// a process continues under its keeper, within its own time limit.
+    /// ended, within a time limit. Then stops the background tasks. Results and hooks that are not done by then are
+    /// left for the next start. A hook that is a process continues under its keeper, within its own time limit.
     async fn deliver_outbox(&mut self) {
         let outbox = async {
             self.engine.outbox.notify_one();

@@ -1,5 +1,5 @@
 //! Checks that the state folder still belongs to this daemon. If somebody removes or moves the folder, nothing can be
-//! written, and another daemon can start at the same path. Then the daemon ends. If only the lock file or the folder
+//! written, and another daemon can start at the same path. So this daemon ends. If only the lock file or the folder
 //! `attempts` was removed, it is made again.
 
 use std::sync::Arc;

@@ -173,8 +173,8 @@ impl Daemon {
         let mut folder_lost = Box::pin(home::wait_until_lost(Arc::clone(&self.engine)));
         let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
-            // The heartbeat runs before the plan and uses the same time. Otherwise, after a suspension of the machine,
-            // even between heartbeat and plan, the plan would treat the jobs of this node as jobs of a dead node.
+            // The heartbeat runs before the plan, and both use the same time. Otherwise, after a suspension of the
+            // machine before or between them, the plan would treat the jobs of this node as jobs of a dead node.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
@@ -233,8 +233,8 @@ impl Daemon {
         });
     }
 
-    /// Plans the agents of the agenda and starts their jobs. Returns the time of the next tick, which follows soon after
-    /// an error of the store.
+    /// Plans the agents of the agenda and starts their jobs. Returns the time of the next tick. After an error of the
+    /// store, the next tick is soon.
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let groups = match self.groups_to_plan(&loaded.roster, now).await {

@@ -32,8 +32,8 @@ const DELIVERY_BACKOFF: Backoff =
 const POLL_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// Largest number of deliveries at the same time.
 const PARALLEL_DELIVERIES: usize = 8;
-/// Time for which a result is kept if its item cannot be found. The item may come back with its folder; if a person
-/// deleted it, the result is not kept forever.
+/// Time for which a result is kept if its item cannot be found. The item may come back with its folder. The time is
+/// limited, because a person may have deleted the item.
 const MISSING_ITEM_KEPT_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 

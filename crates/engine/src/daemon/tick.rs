@@ -63,7 +63,7 @@ pub struct Startable {
     pub fallback: Option<usize>,
 }
 
-/// Values and callbacks with which the tick claims a job as soon as it is fired. Without them, the tick leaves all
+/// Values and callbacks with which the tick claims the job of a firing at once. Without them, the tick leaves all
 /// starts to its caller.
 pub struct ImmediateStarter<'a> {
     pub node: &'a str,
@@ -279,7 +279,8 @@ impl TickContext<'_> {
     /// Records a firing of the clock and, if its job may start, claims the job at once.
     async fn fire(self, agent: &Agent, firing: NewFiring, tick: &mut Tick) -> Result<bool, StoreError> {
         let Self { store, roster, now, at_once } = self;
-        // If agents share slots or a budget, an older job of another agent may have to start first. The next plan decides.
+        // If agents share slots or a budget, an older job of another agent may have to start first. The next plan
+        // decides.
         let at_once = at_once.filter(|_| roster.coupled_with(&agent.name) == CoupledAgents::None);
         let fired = match at_once {
             Some(ImmediateStarter { node, lease, .. }) => {
@@ -310,7 +311,8 @@ fn make_up_note(misfire: Misfire) -> String {
     format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
 }
 
-/// Returns the note of a firing that waited for the calendar of its schedule, which may have been changed since then.
+/// Returns the note of a firing that waited for the calendar of its schedule. The calendar may have been changed since
+/// then.
 fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
     match schedule.timing.closed_by(due, schedule.zone.time_zone()) {
         Some(_) => format!("{AFTER_HOURS} to open"),

@@ -17,7 +17,7 @@ use crate::view::Views;
 use cowhand_system::fault;
 use cowhand_system::panic;
 
-/// Minimum time from the beginning of a write to the beginning of the next write because of a change. A change after a
+/// Minimum time from the beginning of a write to the beginning of the next write that a change causes. A change after a
 /// longer time is written at once. A delayed `state.yaml` and the last write do not wait for this time.
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 

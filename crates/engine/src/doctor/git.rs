@@ -67,8 +67,8 @@ fn jobs_in_words(agent: &Agent, of: &[Option<&ScheduleName>]) -> String {
     others.into_iter().chain(schedules).collect::<Vec<_>>().join(" and ")
 }
 
-/// Explains why the program of `setup` cannot be started. A relative path is in the workspace, which does not exist yet,
-/// and the programs of an image are not known.
+/// Explains why the program of `setup` cannot be started. Returns `None` if no reason is known. Nothing is known about
+/// a program in an image, or about a relative path: it is in the workspace, which does not exist yet.
 fn missing_setup(agent: &Agent, rules: &IsolationRules) -> Option<String> {
     let program = rules.setup.as_ref()?.first()?;
     let is_in_workspace = program.contains('/') && !program.starts_with('/');

@@ -32,8 +32,8 @@ pub(super) fn check(roster: &Roster) -> Vec<Finding> {
     findings
 }
 
-/// Returns a finding for each engine and image that agents name, with these agents; without such agents, one for the
-/// default engine.
+/// Returns the findings for the container engines and images that agents need; without such agents, the finding for the
+/// default container engine. A failed finding names its agents. Equal successful findings are merged.
 fn containers(roster: &Roster) -> Vec<Finding> {
     let mut needed: Vec<(Container, Vec<String>)> = Vec::new();
     for agent in &roster.agents {
@@ -54,7 +54,7 @@ fn containers(roster: &Roster) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for (container, agents) in needed {
         let found = finding("docker", docker::ability(&container), &agents);
-        // Several images of one engine give the same line.
+        // Several images of one container engine give the same line, unless they fail.
         if !found.ok || !findings.iter().any(|earlier| earlier.detail == found.detail) {
             findings.push(found);
         }

@@ -132,8 +132,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Returns the working directory. In place of a workspace it is an empty folder. A relative path of the program in
-    /// `argv` is then changed to a path in the agent's directory.
+    /// Returns the working directory: the agent's directory, or an empty folder in place of a workspace. For a
+    /// workspace, also changes a relative path of the program in `argv` to a path in the agent's directory.
     fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, TrialError> {
         if !isolated {
             return Ok(agent.directory.clone());

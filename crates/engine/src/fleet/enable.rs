@@ -43,7 +43,8 @@ impl Fleet {
     }
 
     /// Finds a schedule. If its trigger fails, or the schedule has stopped because of an error, reads the config and
-    /// `.env` again first, because a person may have just corrected them, and changes of files are noticed with a delay.
+    /// `.env` again first, because a person may have just corrected them, and changes of files are noticed with a
+    /// delay.
     async fn find_with_current_files(
         &self,
         agent: &AgentName,

@@ -35,7 +35,7 @@ pub async fn find_item(
     let mut found = queues_with_item(searched, id, store).await?;
     match (found.pop(), found.is_empty()) {
         (Some((queue, view)), true) => {
-            // Nobody is advised to try an item again that is done.
+            // The failures of a completed item are deleted, so that nobody is advised to try it again.
             let has_failed = |failed: &ItemFailures| failed.queue == queue.name && failed.id == *id;
             if view.status == ItemStatus::Done && store.item_failures().await?.iter().any(has_failed) {
                 store.forget_failures(queue.name.clone(), id.clone()).await?;
@@ -64,10 +64,10 @@ pub async fn find_item(
     }
 }
 
-/// Returns the names that select one of several queues.
+/// Returns the names by which a request selects this queue.
 fn selecting_names(queue: Queue, scope: ItemScope<'_>) -> NeededNames {
     // If the request already names an agent, only the name of a queue can select one of the queues. The name is also
-    // necessary if `needed` is empty, because the other item is in a queue that was removed from the config.
+    // necessary if `needed` is empty: then the other item is in a queue that was removed from the config.
     if scope.agent.is_some() || queue.needed.is_empty() {
         return NeededNames { agent_needed: None, queue_needed: Some(queue.name) };
     }

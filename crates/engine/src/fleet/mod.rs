@@ -110,8 +110,8 @@ pub struct Fleet {
     config_refused: watch::Sender<Option<RefusedConfig>>,
     /// Why the last reload kept the old certificate of the server.
     certificate_problem: watch::Sender<Option<String>>,
-    /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config. It
-    /// contains the fleets of the config that was read last.
+    /// Lock that is held from the read of a config until this config applies, so that an older config cannot replace a
+    /// newer config. The lock contains the kept fleets of the last read.
     config_lock: Arc<Mutex<KeptFleets>>,
     started_at: Moment,
     start_settings: StartSettings,
@@ -154,8 +154,8 @@ pub struct FleetState {
 pub struct Reloaded {
     pub agents: usize,
     pub schedules: usize,
-    /// Notes about schedules whose `adopt` names a schedule that the store does not know, and about a certificate that
-    /// cannot be used.
+    /// Notes about schedules whose `adopt` names a schedule that the store does not know, about changes that take
+    /// effect only at the next start, and about a certificate that cannot be used.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -244,8 +244,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the store, for operations that `Fleet` does not have. The daemon notices such writes only at its next
-    /// tick.
+    /// Returns the store, for operations that `Fleet` does not have. The daemon notices writes of the caller only at
+    /// its next tick.
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
@@ -275,7 +275,7 @@ impl Fleet {
         self.engine.loaded().shown.as_ref().map(ShownConfig::value)
     }
 
-    /// Returns the files of the config as they were when it was last read, even if it was refused.
+    /// Returns the files of the config as they were at the last read, even if that read did not succeed.
     pub fn watched_files(&self) -> Arc<[WatchedFile]> {
         Arc::clone(&self.watched.borrow())
     }
@@ -459,8 +459,11 @@ impl Fleet {
                 warn!("{empty}");
             }
             engine.set_roster(loaded);
-            webhook_problems::note_webhook_problems(&engine).await?;
             engine.replan_all();
+            // The new config already applies, so a failure here must not look like a refused config.
+            if let Err(error) = webhook_problems::note_webhook_problems(&engine).await {
+                warn!("the problems of webhooks are not recorded until the next reload: {error}");
+            }
             // The old config is no longer used. Nobody waits for this.
             tokio::task::spawn_blocking(return_free_memory);
             Ok(empty.iter().map(ToString::to_string).collect())

@@ -114,8 +114,8 @@ pub async fn prune(
     Ok(PruneView { dry_run, unlimited, jobs, bytes })
 }
 
-/// Removes the workspaces of removed jobs. It is called if no daemon runs; a running daemon removes these workspaces.
-/// `program` is the `cowhand` program, which ends git if this process is killed.
+/// Removes the workspaces of removed jobs. Call it only if no daemon runs: a running daemon removes these workspaces
+/// itself. `program` is the `cowhand` program, which ends git if this process is killed.
 pub async fn remove_workspaces(
     store: &Store,
     state: &StateFolder,

@@ -39,7 +39,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the names of the artifacts. Paths become relative to the directory of the attempt. They are refused if
+    /// Returns the names of the artifacts. Paths become relative to the directory of the attempt. Paths are refused if
     /// the attempt runs on another node.
     async fn artifact_names(
         &self,

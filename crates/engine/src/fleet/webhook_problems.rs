@@ -1,5 +1,5 @@
-//! Notes for `why` about webhooks that cannot be used: the variable of their secret is not set, or they have no secret
-//! and the server listens outside of loopback.
+//! Notes for `why` about webhooks whose deliveries are all refused. Either no variable of their secrets is set, or they
+//! have no secret. A webhook with `allow_unsigned` needs no secret if the server listens only on loopback.
 
 use std::net::SocketAddr;
 

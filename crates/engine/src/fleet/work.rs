@@ -78,9 +78,9 @@ impl Fleet {
         }
     }
 
-    /// Releases an item that a person holds, whose result is undelivered, that its source shows as claimed although
-    /// nobody in this fleet holds it, or that was given up. Resets the count of its failures to zero. An item that its
-    /// source no longer has is removed from the store.
+    /// Releases an item in one of four states: a person holds it, its result is undelivered, its source shows it as
+    /// claimed although nobody in this fleet holds it, or it was given up. Resets the count of its failures to zero. An
+    /// item that its source no longer has is removed from the store.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -105,8 +105,8 @@ impl Fleet {
     }
 
     /// Returns whether the source no longer has the item, for an item that a person holds or whose result is not
-    /// delivered yet. Returns false for other items, and if the source cannot be read: the outbox then delivers the
-    /// release later.
+    /// delivered yet. Returns false for other items. Also returns false if the source cannot be read: the outbox then
+    /// delivers the release later.
     async fn is_missing(&self, queue: &Queue, view: &ItemView) -> Result<bool, FleetError> {
         let Some(holder) = view.held_by.clone() else { return Ok(false) };
         let can_be_forgotten = view.status == ItemStatus::Closing || holder.contains('@');
@@ -388,9 +388,9 @@ impl Fleet {
         find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope)).await
     }
 
-    /// Returns the name under which a person holds an item. A holder has one item. If the person holds an item with the
-    /// same id in another queue, the name contains the first agent of this queue. If that name is also taken, the name
-    /// contains the agent and a number.
+    /// Returns the name under which a person holds an item of `queue`. A holder has one item. If the person holds an
+    /// item with the same id in another queue, the name also contains the selected agent of `queue`. If that name is
+    /// also taken, the name contains this agent and a number.
     async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
         let items = self.store().items().await?;
         let is_free =
@@ -421,7 +421,7 @@ fn done_error(view: &ItemView) -> Option<FleetError> {
     is_done.then(|| FleetError::ItemLeftAlone { item: view.item.id.clone(), why })
 }
 
-/// Returns the error for an item whose result or release its source has not received yet. Returns `None` for other
+/// Returns the error for an item if its source has not received its result or release yet. Returns `None` for other
 /// items.
 fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     let (id, holder) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);

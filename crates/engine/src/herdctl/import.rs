@@ -15,7 +15,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{History, Store};
 use cowhand_system::fault;
 
-/// The treatment of herdctl's state at a start.
+/// What a start does with the state of herdctl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Import {
     /// There is no state of herdctl.
@@ -29,7 +29,7 @@ pub enum Import {
 }
 
 impl Import {
-    /// Decides the treatment. `config` is the root file; `fresh` declines the import.
+    /// Decides what the start does. `config` is the root file; `fresh` declines the import.
     pub fn of(config: Option<&Path>, fresh: bool) -> Self {
         match config.and_then(HerdctlFolder::beside) {
             None => config.and_then(HerdctlFolder::left_beside).map_or(Self::Nothing, Self::Ignored),

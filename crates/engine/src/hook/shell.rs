@@ -40,8 +40,8 @@ const POLL_EVERY: Duration = Duration::from_millis(500);
 const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// Follows a shell hook that an earlier daemon started. Such a hook is never started again, because nobody knows what
-/// it has done already. If another node started it, it has failed. Returns `None` if the hook never began, or is not a
-/// shell hook.
+/// it has done already. A hook that another node started counts as failed. Returns `None` if the hook never began, or
+/// is not a shell hook.
 pub(super) async fn follow_begun(engine: &Engine, taken: &TakenHook) -> Option<HookResult> {
     let node = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
     if *node != engine.home.node {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cowhand_core::cut::cut;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::prompt::VALUE_CAP;
+use cowhand_core::prompt::MAX_VALUE_BYTES;
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::TriggerConfig;
 use serde::de::DeserializeOwned;
@@ -110,6 +110,6 @@ impl StrategyContext {
     /// be read on this node, for example because the job ran on another node.
     pub(super) async fn result(&self, job: &JobId) -> Option<String> {
         let text = output::result(&self.services.state, job.clone()).await.ok().flatten()?;
-        Some(cut(&text, 0, VALUE_CAP))
+        Some(cut(&text, 0, MAX_VALUE_BYTES))
     }
 }

@@ -2,7 +2,7 @@
 //! the next daemon.
 //!
 //! The first line is the position in the event log. Each other line is a change that has failed, to be tried again:
-//! `write JOB`, or `remove JOB ATTEMPTS`.
+//! `write JOB`, or `remove JOB N`, where N is the number of attempts of the job.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

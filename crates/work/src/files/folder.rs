@@ -27,7 +27,8 @@ const README: &str = "README.md";
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Directories in which sandboxed agents may write. An agent may have replaced the folder itself with a link.
+    /// Directories in which sandboxed agents may write. A link in such a directory is not followed, because an agent
+    /// may have made it.
     writable: Vec<PathBuf>,
 }
 

@@ -3,7 +3,7 @@
 //! `adapter` is the source, with its `settings` and the `cursor` of its lists; `claim` and `finish` change an issue,
 //! `expired` finds expired claims, `marker` has the rules of claims, and `comment_text` has the text of comments. Below
 //! them, `issues` has the requests and `client` sends them, with `retry`, `limits`, `quota`, `pages` and `cache`;
-//! `reply` and `models` read the answers. `listing` reads whole lists for triggers; `author_permissions` reads the
+//! `response` and `models` read the answers. `listing` reads whole lists for triggers; `author_permissions` reads the
 //! permissions of authors; `auth`, `app`, `identity` and `scopes` are about credentials; `advice` states what to check
 //! after a refusal; `check` has the findings for `doctor`.
 

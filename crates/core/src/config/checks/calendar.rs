@@ -15,7 +15,15 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         let name = format!("{}/{}", agent.name, schedule.name);
         let (message, help) = match schedule.timing.end_at.filter(|end| *end <= now) {
             Some(_) => (
-                format!("`{name}` does not fire any more: {reason}"),
+                match &schedule.trigger {
+                    // A due time that was missed before `end_at` can still run. Only the store knows such due times.
+                    TriggerConfig::Cron { .. }
+                    | TriggerConfig::Interval { .. }
+                    | TriggerConfig::Delay { .. } => {
+                        format!("`{name}` has no further due times: {reason}")
+                    }
+                    _ => format!("`{name}` does not fire any more: {reason}"),
+                },
                 "set a later `end_at`, or remove the schedule".to_owned(),
             ),
             None => (format!("`{name}` can never fire: {reason}"), advice(schedule, &keys)),

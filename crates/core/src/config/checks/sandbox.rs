@@ -1,5 +1,5 @@
-//! Checks of sandbox settings: settings that work on no machine are errors. Settings because of which the agent possibly
-//! does not start, or does not work, are warnings.
+//! Checks of sandbox settings. Settings that work on no machine are errors. Settings with which the agent may fail to
+//! start or to work are warnings.
 
 use std::path::{Path, PathBuf};
 
@@ -94,14 +94,15 @@ pub(in crate::config) struct ExposedDirectory {
     key: String,
 }
 
-/// Checks whether an agent with Landlock works in a shared directory. Landlock cannot exclude parts of a folder.
+/// Checks whether an agent with Landlock works in a shared directory. Config files in this directory are not protected,
+/// because Landlock cannot exclude parts of a folder.
 fn is_exposed(agent: &Agent, schedule: Option<&Schedule>, requested: &RequestedSandbox) -> bool {
     let isolation = agent.isolation_of(schedule.map(|schedule| &schedule.name)).kind;
     requested.kind == SandboxKind::Landlock && isolation == IsolationKind::Shared
 }
 
-/// Warns of directories that contain config files, when all files are known. This is not an error, because symbolic
-/// links can lead elsewhere, and only the machine that runs the agent has these links.
+/// Warns of exposed directories that contain config files; to be called when all config files are known. The problem is
+/// not an error, because symbolic links can lead elsewhere, and only the machine that runs the agent has these links.
 pub(in crate::config) fn report_exposed(loader: &mut Loader<'_>) {
     for ExposedDirectory { directory, at, key } in std::mem::take(&mut loader.exposed) {
         let here = directory == Path::new(".");
@@ -151,7 +152,7 @@ fn wrong_rules(rules: &SandboxRules) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the errors because of which this agent cannot run with the requested sandbox: the key below `sandbox` and
-/// the message. `check_one` reports contradictions between the rules.
+/// the message. Contradictions between the rules are not included; `check_one` reports them itself.
 fn wrong_for(agent: &Agent, requested: &RequestedSandbox) -> Vec<(&'static str, String)> {
     let mut wrong: Vec<_> =
         unsupported_reason(agent, requested).map(|why| ("kind", why)).into_iter().collect();

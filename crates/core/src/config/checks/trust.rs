@@ -1,4 +1,4 @@
-//! Checks of trust settings, for contradictions and against the triggers that they apply to.
+//! Checks of trust settings: contradictions between them, and settings that do not fit the trigger of a schedule.
 
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};

@@ -96,11 +96,11 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Returns the path of a key of an agent or a schedule, from the root of its file. Most of the checked keys are not in
-/// the config, so the path is made only for a key that is.
+/// A function that returns the path of a key of an agent or a schedule, from the root of its file. It is called only
+/// for keys that the config contains, because most of the checked keys are not there.
 type KeyPath<'a> = dyn Fn(&str) -> String + 'a;
 
-/// Checks the timing keys that a schedule of this type does not use.
+/// Checks for timing keys that a schedule of this type does not use.
 fn check_timing(
     unused: &mut UnusedSettings,
     node: &Node,
@@ -356,8 +356,8 @@ fn check_schedule_allow(
     unused.record(written.key_at, message, key("permissions.allow"), is_unused);
 }
 
-/// Warns of providers that no agent uses. If an agent misspells the name of its provider, the provider's limits do not
-/// apply.
+/// Warns of providers that no agent uses. A likely cause is a misspelt provider in an agent; the limits of the provider
+/// do not apply to this agent.
 pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();

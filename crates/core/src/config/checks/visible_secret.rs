@@ -5,7 +5,7 @@ use crate::config::node::{Node, Value};
 use crate::config::problem::Problem;
 use crate::config::secret::looks_secret;
 
-/// Checks the values of an agent before they are typed, because they still record the variables that they contain.
+/// Checks the values of an agent before they get their types. Until then, each value records the variables in it.
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft) {
     let mut visible = VisibleSecrets { loader, draft };
     visible.look_in(draft.node.get("command"), || "command".to_owned());

@@ -65,7 +65,7 @@ fn refusal(docker: &Docker) -> Option<&'static str> {
     }
     if docker.ephemeral == Some(false) {
         return Some(
-            "cowhand does not support `docker.ephemeral: false`: each job has its own container, which is removed after the job",
+            "cowhand does not support `docker.ephemeral: false`: each attempt has its own container, which is removed when the attempt ends",
         );
     }
     None
@@ -76,7 +76,7 @@ fn processors(docker: &Docker) -> Option<f64> {
     Some(docker.cpu_quota? as f64 / docker.cpu_period.unwrap_or(DEFAULT_CPU_PERIOD) as f64)
 }
 
-const INVALID_VOLUME: &str = "`docker.volumes` has to be `/host/path:/container/path`, with `:ro` or `:rw`; volumes with a name are not used";
+const INVALID_VOLUME: &str = "a volume in `docker.volumes` has to be `HOST_PATH:/CONTAINER_PATH`, optionally with `:ro` or `:rw` at its end, and HOST_PATH has to begin with `/`, `.` or `~`; cowhand does not support volumes with a name";
 
 /// Parses a size such as `512m`. Container engines count in powers of 1024.
 #[expect(
@@ -93,7 +93,7 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number * 1024_f64.powi(i32::try_from(power).ok()?)) as u64)
 }
 
-/// Parses a volume; none if it is not a path on this machine and an absolute path in the container.
+/// Parses a volume. Returns none unless it has a path on this machine and an absolute path in the container.
 fn volume(text: &str) -> Option<Volume> {
     let (paths, writable) = match text.rsplit_once(':') {
         Some((paths, "ro")) => (paths, false),

@@ -42,16 +42,17 @@ impl<'a> Url<'a> {
     }
 
     /// Returns the user and the password: the part before the last `@` of the authority. If the authority contains a
-    /// colon, it is the part before the last `@` of the URL, because the password may contain an unescaped `/`, `\`, `?`
-    /// or `#`.
+    /// colon, it is the part before the last `@` of the URL, because the password may contain an unescaped `/`, `\`,
+    /// `?` or `#`.
     pub(super) fn user_and_password(&self) -> Option<&'a str> {
         let authority = &self.text[..self.authority];
         let until = if authority.contains(':') { self.text } else { authority };
         until.rsplit_once('@').map(|(user, _)| user)
     }
 
-    /// Returns the possible passwords. Each begins after the first colon. The first ends at the last `@` of the authority. If
-    /// the authority contains a colon, there is one more for each later `@`, because the password may contain an unescaped `/`, `\`, `?` or `#`.
+    /// Returns the possible passwords. All of them begin after the first colon. One ends at the last `@` of the
+    /// authority. If the authority contains a colon, one more ends at each later `@`, because the password may contain
+    /// an unescaped `/`, `\`, `?` or `#`.
     pub(super) fn passwords(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let text = self.text;
         let (authority, others) = text.split_at(self.authority);

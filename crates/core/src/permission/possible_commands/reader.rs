@@ -57,7 +57,8 @@ impl Assignment {
 #[derive(Debug, Default)]
 pub(super) struct ReadText {
     pub(super) commands: Vec<ReadCommand>,
-    /// True if the text contains a nested text, for example in `$(…)` or `{…}`, or if shells disagree where a quote ends.
+    /// True if the text contains a nested text, for example in `$(…)` or `{…}`, or if not all shells read the text
+    /// in the same way.
     pub(super) nested: bool,
     pub(super) has_comment: bool,
     /// True if the text contains a file name pattern with parentheses: in zsh such a pattern can run commands.

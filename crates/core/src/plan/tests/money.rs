@@ -35,7 +35,7 @@ fn firings_over_budget_are_skipped_or_wait() {
             "10:00",
             "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by running jobs, \
              and a job may need $1.00; the job starts when running jobs leave enough; to reserve less for each job, \
-             set `budget.per_job_usd`, \
+             set or lower `budget.per_job_usd`, \
              due 10:00 | wake 01-06 00:00",
         ),
         (

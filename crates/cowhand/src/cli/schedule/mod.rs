@@ -130,8 +130,8 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// Prints why no schedule can fire, if the store or the disk cannot be written. With `--json` the reason is printed as a
-/// note, because the JSON has no field for the reason.
+/// Prints why no schedule can fire, if the store or the disk cannot be written. With `--json` the reason is printed as
+/// a note, because the JSON has no field for the reason.
 async fn print_store_problem(client: &Connection<'_>, json: bool) -> Result<(), Failure> {
     let of_daemon = client.get::<StatusView>("status").await?.daemon.store_problem;
     match of_daemon.or_else(|| client.disk_problem()) {

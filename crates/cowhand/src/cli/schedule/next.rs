@@ -76,8 +76,8 @@ impl NextArgs {
         Ok(())
     }
 
-    /// Prints missed firings, firings that wait, the ends of pauses, and the providers that are used up, because the jobs of
-    /// firings wait for them. Waits and ends of pauses are left out if there are no next firings (`is_empty`), because
+    /// Prints missed firings, firings that wait, the ends of pauses, and the used-up providers for which the jobs of
+    /// firings wait. Waiting firings and ends of pauses are left out if there are no next firings (`is_empty`), because
     /// `no_firings_message` covers them.
     fn print_notes(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
@@ -237,8 +237,9 @@ fn waiting_firing(view: &ScheduleView, now: Timestamp) -> Option<String> {
 }
 
 /// Returns the reason why the fleet has no next firing: a firing that waits, or an interval that counts from the end of
-/// a running job. If there is neither, returns that nothing fires by the clock, with the end of the first pause, if a
-/// schedule is paused.
+/// a running job. If there is neither, states only that no time is known while a provider is used up, because
+/// `print_notes` names the provider. Otherwise states that nothing fires by the clock; if a schedule is paused, with
+/// the end of the first pause.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> =
         location::ask(config, async |client| Ok(client.get("schedules").await?))?;

@@ -20,7 +20,7 @@ use cowhand_system::remove::missing_is_ok;
 /// Maximum length in bytes of a line that separates the output of two attempts.
 const MAX_BORDER: usize = 4096;
 
-/// Returns the folder beside a replaced store that contains the output files that were replaced with it.
+/// Returns the folder beside a replaced store for the output files that were replaced together with the store.
 pub(super) fn folder_of(store: &Path) -> PathBuf {
     beside(store, ".jobs")
 }

@@ -1,6 +1,6 @@
-//! The rows of a restored store. Views of jobs and folders of attempts that the store does not have were written after
-//! the backup. They are removed, so that they are not mistaken for files of later jobs and attempts with the same
-//! names.
+//! The rows of a restored store. If the store has no row for the view of a job or the folder of an attempt, the view or
+//! folder was written after the backup. It is removed, so that it is not mistaken for a file of a later job or attempt
+//! with the same name.
 
 use std::fs;
 use std::path::Path;

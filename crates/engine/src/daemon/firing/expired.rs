@@ -46,10 +46,11 @@ impl Preparer<'_> {
             return Ok(());
         }
         let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
-        // If this fleet has given up the item, a person has offered it again since: another fleet has claimed it later.
+        // If this fleet has given up the item, the later claim of another fleet shows that a person has offered it
+        // again.
         claim.unless.given_up = false;
-        // If the item already has a row, the expired claim is a claim of this fleet, whose daemon did not run for too
-        // long. The job may still run, so the item is not released.
+        // If the item already has a row, the expired claim is a claim of this fleet: no daemon ran when the claim had
+        // to be renewed. The job may still run, so the item is not released.
         let TakeResult::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
         let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;

@@ -50,7 +50,7 @@ struct Found {
 }
 
 impl Preparer<'_> {
-    /// Makes one job for each item, as many as the agent has free places.
+    /// Takes at most as many items as [`Self::places`] returns, and makes one job for each item.
     pub(super) async fn items(
         &self,
         firing: &PreparedFiring<'_>,

@@ -91,7 +91,7 @@ impl Preparer<'_> {
                     origin.head =
                         head.with_context(|| format!("where pull request {pull} comes from, for `trust`"))?;
                 }
-                // Only a webhook does not state the origin of a pull request, and webhooks do not use `gh`.
+                // The origin of a pull request is missing only in a webhook, and webhooks do not use `gh`.
                 (Question::Head(_), PermissionApi::Gh(_)) => origin.head = Head::Unknown,
             }
         }

@@ -54,8 +54,8 @@ impl Arming {
 
 impl Running {
     /// Returns whether the runner can continue with this config. A strategy may hold a token, so it is replaced if the
-    /// variables of the config have changed. After a reload, a failing strategy is replaced, too, so that it tries again
-    /// at once. A strategy that follows events holds no token.
+    /// variables of the config have changed. After a reload, a failing strategy is replaced, too, so that it tries
+    /// again at once. A strategy that follows events holds no token, so a reload does not replace it.
     fn is_current(&self, record: &ScheduleRecord, loaded: &Arc<Loaded>) -> bool {
         let is_same = self.arming == Arming::of(record) && !self.task.is_finished();
         let is_tried_again = self.config.variables != loaded.variables || record.trigger_error.is_some();
@@ -65,8 +65,8 @@ impl Running {
 }
 
 impl Triggers {
-    /// Starts and stops runners so that each enabled schedule with a strategy has one while it is active. A schedule that
-    /// follows events has one during a pause, too.
+    /// Starts and stops runners so that each enabled schedule with a strategy has one while it is active. A schedule
+    /// that follows events has one during a pause, too.
     pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
         let loaded = engine.loaded();
         let needed: Vec<&Schedule> = loaded
@@ -152,7 +152,8 @@ impl Triggers {
 }
 
 /// Checks whether the schedule accepts tasks of its strategy now. Events of the fleet are accepted during a pause, as
-/// deliveries are, and their jobs wait for its end: so neither `enable` nor `disable` loses them.
+/// deliveries are, and their jobs wait for the end of the pause. So these jobs are not lost if a person enables or
+/// disables the schedule during the pause.
 fn is_followed(record: &ScheduleRecord) -> bool {
     match record.state {
         ScheduleState::Active => true,

@@ -1,10 +1,11 @@
 //! Usage of an ACP agent, from all updates and answers in which agents state it.
 //!
 //! Agents state the cost of the whole session (`usage_update`), so the cost before the prompt is subtracted. If a
-//! session is resumed and its agent did not state the earlier cost, the new cost is unknown. Agents state the tokens of
-//! the turn in the answer to the prompt, or with the chunks of each answer of the model. The Gemini CLI also writes the
-//! tokens to its session record; the larger of both sums counts. As long as an agent has stated no tokens, they are
-//! estimated from the size of the model's context in each step.
+//! session is resumed and its agent did not state the earlier cost, the new cost is unknown. A turn is the work on one
+//! prompt. Agents state the tokens of a turn in the answer to the prompt, or with the chunks of each answer of the
+//! model. The Gemini CLI also writes the tokens to its session record; the larger of both sums counts. As long as an
+//! agent has stated no tokens, they are estimated from the size of the model's context in each step. A step is the part
+//! of a turn up to the next tool result.
 
 use std::collections::BTreeMap;
 
@@ -38,14 +39,14 @@ pub(super) struct AcpUsage {
     steps: Steps,
 }
 
-/// Estimate of the tokens that were sent, from the size of the context in tokens: after each tool result the whole
-/// context is sent again. The number of cached tokens among them is unknown.
+/// Estimate of the tokens that were sent, from the size of the context in tokens: the whole context is sent again in
+/// each step. The number of cached tokens among them is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Steps {
-    /// Sum of the sizes before the last tool result.
+    /// Sum of the largest sizes of the ended steps.
     done: u64,
-    /// Largest size since the last tool result.
+    /// Largest size of the current step.
     #[serde(rename = "this")]
     current: u64,
 }
@@ -59,7 +60,7 @@ impl AcpUsage {
         Self { chat, ..self }
     }
 
-    /// Reads new lines of the session record.
+    /// Reads new lines of the session record, if the agent is the Gemini CLI.
     pub(super) fn read_record(&mut self, session: Option<&str>) {
         if let Some(chat) = &mut self.chat {
             chat.read_new(session);
@@ -143,8 +144,8 @@ impl AcpUsage {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
         let recorded = self.chat.as_ref().and_then(ChatRecord::usage).map(|usage| usage.per_model);
-        // Only the record includes cached tokens, and only the answer to the prompt includes additional requests of
-        // the program. The larger sum is used.
+        // Only the Gemini CLI has a record. Only its record includes cached tokens, and only its answer to the prompt
+        // includes additional requests of the program. The larger sum is used.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;
         }
