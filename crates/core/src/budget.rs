@@ -10,7 +10,7 @@
 //! 2. If neither the job's budget nor the cost of an earlier attempt is known, reserve the smallest remaining daily or
 //!    monthly budget.
 //! 3. The attempt starts only if the reservation fits into every daily and monthly budget, together with all other
-//!    reservations.
+//!    reservations. A reservation of 0 fits until all of a budget is spent.
 //!
 //! Without a daily or monthly budget, only the remaining budget of the job is reserved, and every attempt may start.
 //! The rule applies to dollars and tokens separately.
@@ -177,7 +177,7 @@ pub struct OverBudget {
     pub spent: u64,
     /// Reservations of running attempts beyond their reported spending.
     pub reserved: u64,
-    /// Amount needed to start; 0 if nothing is to be started.
+    /// Amount needed to start; 0 if nothing is to be started, or if the attempt is expected to cost nothing.
     pub needed: u64,
     /// Start of the next day or month; none for the budget of a job, which is not renewed.
     pub until: Option<jiff::Timestamp>,
@@ -404,7 +404,7 @@ impl SpendLimits {
                 amount.set(unit, job_limit.unwrap_or(0));
                 continue;
             };
-            let known = job_limit.or(highest_cost).map(|amount| amount.clamp(1, smallest));
+            let known = job_limit.or(highest_cost).map(|amount| amount.min(smallest));
             let left = |window: &OverBudget| {
                 window.limit.saturating_sub(window.spent).saturating_sub(window.reserved)
             };
@@ -412,7 +412,8 @@ impl SpendLimits {
             let over = self
                 .windows(unit, own, fleet)
                 .map(|window| OverBudget { needed, ..window })
-                .filter(|window| left(window) < needed);
+                // No attempt starts if all is spent, not even one that is expected to cost nothing.
+                .filter(|window| left(window) < needed || window.spent >= window.limit);
             let over = over.max_by_key(OverBudget::blocks_until);
             longest = match (longest, over) {
                 (Some(longest), Some(over)) if over.blocks_until() <= longest.blocks_until() => Some(longest),

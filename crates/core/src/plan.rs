@@ -258,7 +258,8 @@ pub enum Action {
     /// End the pause of the schedule, because its time has passed. A schedule that a person has disabled stays
     /// disabled.
     Resume { schedule: ScheduleId },
-    /// Finish the schedule, because its `end_at` has passed.
+    /// Finish the schedule, because its `end_at` has passed, or because it is a delay whose time passed while it was
+    /// off.
     Finish { schedule: ScheduleId },
     /// Reopen the finished schedule, because the config has moved its `end_at` into the future or removed it.
     Reopen { schedule: ScheduleId },
@@ -435,7 +436,7 @@ impl PlanBuilder {
                 self.actions.push(Action::Resume { schedule: id });
             }
         }
-        if record.state == ScheduleState::Finished && !schedule.is_over(self.now) {
+        if record.state == ScheduleState::Finished && !record.is_finished(schedule, self.now) {
             self.actions.push(Action::Reopen { schedule: id });
         }
         if !schedule.enabled || record.state != ScheduleState::Active {

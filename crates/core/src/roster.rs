@@ -425,6 +425,11 @@ impl Schedule {
         (!self.enabled).then(|| self.disabled_location.clone().unwrap_or_else(unknown))
     }
 
+    /// Returns the time at which a delay with this `run_at` is due: not before its `start_at`.
+    pub(crate) fn delay_due(&self, run_at: Timestamp) -> Timestamp {
+        self.timing.start_at.map_or(run_at, |start| run_at.max(start))
+    }
+
     /// Checks whether its `end_at` has passed. Only schedules that the clock fires have an end.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.trigger.driver() == Driver::Clock && self.timing.end_at.is_some_and(|end| end <= now)

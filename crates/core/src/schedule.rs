@@ -28,7 +28,8 @@ pub struct ScheduleRecord {
     pub armed_at: Timestamp,
     /// Number of `interval` firings so far.
     pub interval_count: u64,
-    /// Due time of its last firing by the clock, whatever the outcome.
+    /// Due time of its last firing by the clock, whatever the outcome. For a `delay` that was not active at its due
+    /// time: the same time as `armed_at`.
     pub last_due: Option<Timestamp>,
     /// Last due time that was decided before the wall clock was set back. The ledger already has a row for most due
     /// times up to this one.
@@ -89,7 +90,7 @@ pub enum ScheduleState {
         reason: String,
         until: Timestamp,
     },
-    /// Its `end_at` has passed, and nothing is due any more.
+    /// Its `end_at` has passed, and nothing is due any more. Or it is a delay whose time passed while it was off.
     Finished,
 }
 
@@ -200,13 +201,31 @@ impl ScheduleRecord {
 
     /// Checks whether it is a delay that has fired, even if a person disabled it after that. A delay fires once.
     pub fn is_done(&self) -> bool {
-        let is_delay = matches!(self.trigger, TriggerConfig::Delay { .. });
-        let fired = is_delay && self.run_at.is_some_and(|at| self.last_due.is_some_and(|last| last >= at));
         match self.state {
             ScheduleState::Disabled { why: DisabledBy::Done } => true,
-            ScheduleState::Disabled { why: DisabledBy::Person } => fired,
+            ScheduleState::Disabled { why: DisabledBy::Person } => self.has_fired_once(),
             _ => false,
         }
+    }
+
+    /// Checks whether it is a delay that has fired at its present time.
+    fn has_fired_once(&self) -> bool {
+        let decided = self.last_due.filter(|last| *last != self.armed_at);
+        self.is_delay() && self.run_at.is_some_and(|at| decided.is_some_and(|last| last >= at))
+    }
+
+    pub(crate) const fn is_delay(&self) -> bool {
+        matches!(self.trigger, TriggerConfig::Delay { .. })
+    }
+
+    /// Makes due times count from now, because the schedule is active again: earlier due times do not fire.
+    pub(crate) fn count_due_times_from(&mut self, now: Timestamp) {
+        let has_fired =
+            self.state == ScheduleState::Disabled { why: DisabledBy::Done } || self.has_fired_once();
+        if self.is_delay() && !has_fired {
+            self.last_due = Some(now);
+        }
+        self.armed_at = now;
     }
 
     /// Enables the schedule, unless it is active or finished. A delay that has fired does not fire again, but is on
@@ -237,7 +256,7 @@ impl ScheduleRecord {
             ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Paused { .. } => {
                 self.state = ScheduleState::Active;
                 self.generation += 1;
-                self.armed_at = now.wall;
+                self.count_due_times_from(now.wall);
                 self.interval_from = self.interval_from.map(|_| now);
                 // Places that became free while the schedule was not active are filled at its next due time.
                 (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
@@ -305,7 +324,7 @@ impl ScheduleRecord {
         let is_stopped = matches!(self.state, ScheduleState::Error { .. }) && self.trigger_error.is_some();
         if is_stopped {
             self.state = ScheduleState::Active;
-            self.armed_at = now;
+            self.count_due_times_from(now);
         }
         is_stopped
     }
@@ -357,12 +376,13 @@ impl ScheduleRecord {
             if !self.is_disabled_by_person() {
                 self.state = ScheduleState::Active;
             }
-            (self.armed_at, self.pause_while_disabled) = (now.wall, None);
+            self.count_due_times_from(now.wall);
+            self.pause_while_disabled = None;
         }
         over
     }
 
-    /// Finishes the schedule because its `end_at` has passed. Does nothing and returns false if the schedule is not
+    /// Finishes the schedule because nothing of it is due any more. Does nothing and returns false if the schedule is not
     /// active.
     pub fn finish(&mut self) -> bool {
         let on = self.state == ScheduleState::Active;
@@ -392,7 +412,7 @@ impl ScheduleRecord {
         let finished = self.state == ScheduleState::Finished;
         if finished {
             self.state = ScheduleState::Active;
-            self.armed_at = now;
+            self.count_due_times_from(now);
         }
         finished
     }
@@ -433,7 +453,7 @@ impl ScheduleRecord {
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
             self.state = ScheduleState::Active;
-            self.armed_at = now;
+            self.count_due_times_from(now);
         }
         paused
     }

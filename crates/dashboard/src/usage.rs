@@ -62,7 +62,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Usag
         (range(usage.since, usage.until))
         @if !usage.budgets.is_empty() { (part("budgets", "Budgets", &html! {}, &budgets::table(&usage.budgets))) }
         @if usage.total.attempts == 0 {
-            (empty("Nothing was spent in these days. Agents report their usage when they end. To run one:", Some("cowhand trigger AGENT")))
+            (empty("Nothing was spent in these days. To run an agent:", Some("cowhand trigger AGENT")))
         } @else {
             (part("days", "By day", &html! { span.muted { (measure.name()) ", " (usage.time_zone) } }, &days(&usage.days, measure)))
             (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))

@@ -21,7 +21,7 @@ use crate::plan_requests::PlanRequests;
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
 use crate::secrets::{self, redactor};
-use crate::state::{LockState, StateFolder, StateLock};
+use crate::state::{LockState, StateFolder, StateLock, StoreMark};
 use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
 use cowhand_run::attempt::Attempt;
@@ -120,6 +120,8 @@ pub enum HomeLoss {
 pub struct Home {
     pub state: StateFolder,
     pub node: String,
+    /// The store of the daemon, as it is recorded in the state folder.
+    pub(crate) store_mark: StoreMark,
     /// Key from which the tokens of jobs are made.
     pub(crate) job_key: JobKey,
     /// Number of the last event before this daemon started.

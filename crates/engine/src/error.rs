@@ -21,7 +21,7 @@ use jiff::Timestamp;
 pub use self::other_store::{DamagedRecord, LostData, OtherStore, UnsettledJobs};
 use crate::herdctl::HerdctlError;
 use crate::queues::NeededNames;
-use crate::schedule_view::off_in_file_advice;
+use crate::schedule_view::{off_in_file_advice, passed_while_off_sentence};
 use cowhand_store::StoreError;
 use cowhand_system::disk::DiskProblem;
 use cowhand_work::WorkSourceError;
@@ -232,6 +232,8 @@ pub enum FleetError {
         shell_word(.schedule.as_str())
     )]
     HasFired { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} has finished: {}", passed_while_off_sentence(.agent, .schedule, *.due))]
+    PassedWhileOff { agent: AgentName, schedule: ScheduleName, due: Timestamp },
     #[error("{agent}/{schedule} is of type {kind}, which does not accept such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
     #[error("{agent}/{schedule} did not run: {}; `cowhand why {}` shows what happened", not_run_reason(*.reason, note.as_deref()), schedule_word(.agent, .schedule))]

@@ -6,6 +6,7 @@ use cowhand_core::duration;
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::plan::next_firings::Outlook;
 use cowhand_core::plan::{LiveState, Missed, Snapshot};
+use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason, TriggerFailure};
 use cowhand_core::shell::schedule_word;
@@ -15,7 +16,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
+pub(crate) use notes::{
+    AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED, passed_while_off_sentence,
+};
 pub use notes::{RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
 
 /// State of a schedule.
@@ -28,12 +31,12 @@ pub struct ScheduleView {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: ScheduleStatus,
-    /// End of the last job that the schedule fired by itself, or the last firing or poll by its trigger that ran nothing,
-    /// for example because there was no work or `when_command` rejected it. Runs by hand do not count: they do not move
-    /// an interval.
+    /// End of the last job that the schedule fired by itself, or time of the last firing or poll of its trigger that
+    /// ran nothing, for example because there was no work or `when_command` rejected the firing. Runs by hand do not
+    /// count: they do not move an interval.
     pub last_run_at: Option<Timestamp>,
     /// Next firing by the clock, never in the past. Absent if the clock does not fire the schedule, if the schedule is
-    /// disabled, paused or finished, if its interval starts at the end of a job that still runs, and if the end of its
+    /// disabled, paused or finished, if its interval starts at the end of a job that still runs, or if the end of its
     /// wait is not known.
     pub next_run_at: Option<Timestamp>,
     /// True if the schedule has fired and the firing is being prepared.
@@ -69,7 +72,8 @@ pub struct ScheduleView {
     /// Reason that `skip_note` explains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note_reason: Option<SkipReason>,
-    /// Failed attempt whose job waits for its next attempt, for the reason in `skip_note_reason`.
+    /// The oldest job that waits for a retry, and the error of its last attempt, as text. Only present if `skip_note`
+    /// is about a budget: a note about the retry itself contains that error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_attempt: Option<String>,
     /// First due time since the last firing, if a firing is due and waits.
@@ -82,7 +86,7 @@ pub struct ScheduleView {
     /// Reason why its `adopt` has had no effect: the store does not know the schedule that it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_note: Option<String>,
-    /// Due times that have passed since no daemon runs.
+    /// Missed due times, about which a daemon decides when it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedTimes>,
     /// Number of waiting jobs of the schedule.
@@ -96,7 +100,8 @@ pub struct ScheduleView {
     /// times. A person can still fire it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub never_fires: Option<String>,
-    /// True if the schedule is over: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
+    /// True if the schedule is over: its `end_at` has passed, or it is a `delay` that has fired, or whose time passed
+    /// while it was off. It cannot be enabled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
     /// Time zone of its cron expression, its active hours and its excluded dates.
@@ -131,7 +136,7 @@ pub enum ScheduleStatus {
     Error,
     /// Paused by its breaker.
     Paused,
-    /// Its `end_at` has passed, or it is a `delay` that has fired.
+    /// Its `end_at` has passed, or it is a `delay` that has fired, or whose time passed while it was off.
     Finished,
 }
 
@@ -193,8 +198,8 @@ pub(crate) fn schedules_of_agent(
 
 /// Time that a schedule may wait for a place or another job before it counts as starved.
 const STARVED_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// The same for a schedule without a next due time, for example an interval. Without this time, nothing would show that
-/// the schedule is on.
+/// The same for a schedule without a next due time, for example an interval. It is shorter, because before it has
+/// passed, nothing shows that the schedule is on.
 const STARVED_WITHOUT_NEXT_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 impl ScheduleView {
@@ -230,6 +235,12 @@ impl ScheduleView {
     /// Returns whether the clock fires the schedule.
     pub fn is_by_clock(&self) -> bool {
         matches!(self.kind.as_str(), "interval" | "cron" | "delay")
+    }
+
+    /// Returns the explanation for a delay whose time passed while it was off.
+    pub fn passed_while_off(&self) -> Option<&str> {
+        let is_finished = self.status == ScheduleStatus::Finished && self.kind == "delay";
+        self.skip_note.as_deref().filter(|note| is_finished && *note != ClosedBy::EndAt.sentence())
     }
 
     /// Describes what the schedule waits for.
@@ -323,6 +334,8 @@ impl ScheduleView {
         let is_running =
             snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id) && snapshot.runs(job));
         let is_done = record.is_some_and(ScheduleRecord::is_done);
+        let is_on = matches!(state, ScheduleState::Active | ScheduleState::Finished);
+        let has_passed = is_on && record.is_some_and(|record| record.passed_while_off(schedule).is_some());
         let (status, trigger_error) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
             ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
@@ -409,7 +422,7 @@ impl ScheduleView {
                 .filter(|job| job.schedule == Some(schedule.id) && snapshot.unsettled.contains(&job.id))
                 .count(),
             never_fires: None,
-            over: is_done || schedule.is_over(now),
+            over: is_done || has_passed || schedule.is_over(now),
             timezone: schedule.zone.to_string(),
         }
     }

@@ -145,8 +145,8 @@ impl StateFolder {
         guard::check(&self.0)
     }
 
-    /// Returns an error if `node` or `job-key` exists and is damaged or cannot be read, for example because it is a pipe. A
-    /// start would fail. Creates nothing.
+    /// Returns an error if `node`, `job-key` or the lock file exists and is damaged or cannot be read, for example
+    /// because it is a pipe. With such a file, a start would fail. Creates nothing.
     pub fn check_files(&self) -> io::Result<()> {
         for path in [self.0.join("node"), self.0.join("job-key"), self.lock_file()] {
             match read_small(&path) {
@@ -244,7 +244,8 @@ pub(crate) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     named_file::read(path, MAX_BYTES)
 }
 
-/// Names the file in its error, if its content or kind is wrong.
+/// Adds the path of a file to the error of reading it. Every error except a denied permission means that the file is
+/// damaged.
 fn damaged(path: &Path, error: &io::Error) -> io::Error {
     let path = path.display();
     let message = match error.kind() {

@@ -1,6 +1,6 @@
-//! Workspaces of ended jobs that the daemon could not finish yet, each with the reason, for example because its diff
-//! could not be made or its commits could not be stored. The daemon tries again until it succeeds. The list is not
-//! stored: after a restart, the first sweep tries all workspaces of ended jobs.
+//! The unfinished workspaces, each with the reason why the daemon could not finish it yet: for example, its diff could
+//! not be made, or its commits could not be stored. The daemon tries again until it succeeds. The list is not stored:
+//! after a restart, the first sweep tries all workspaces of ended jobs.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -38,7 +38,7 @@ pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>
 pub enum Unreachable {
     /// The URL is never allowed.
     Refused(String),
-    /// The host has an address that is not public. It is allowed only with the setting for private addresses.
+    /// The host has an address that is not public. Such a host is allowed only with the setting for private addresses.
     Private(String),
     NotFound(String),
 }

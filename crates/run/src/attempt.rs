@@ -90,8 +90,8 @@ impl Attempt {
         Self::named(state, format!("{job}.{number}"))
     }
 
-    /// Returns the value for a hook that is a command. Such a hook has a folder and a keeper, as an attempt does; the
-    /// name of the folder shows that it belongs to a hook.
+    /// Returns the `Attempt` of a hook that is a command. Such a hook has a folder and a keeper, as an attempt does;
+    /// the name of the folder shows that it belongs to a hook.
     pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
         Self::named(state, format!("{job}.{HOOK_SUFFIX}{number}"))
     }
@@ -417,7 +417,8 @@ impl Attempt {
         self.create(RESERVED_FILE)?.write_all(&[b' '; RESERVED_BYTES])
     }
 
-    /// Writes the ending into the reserved space, so that a power failure leaves all of it or nothing.
+    /// Writes the ending into the reserved file, syncs the file and renames it, so that a power failure leaves the
+    /// whole ending or none.
     pub(super) fn write_ending(&self, ending: &Ending) -> io::Result<()> {
         let reserved = self.folder.join(RESERVED_FILE);
         let mut file = match private_options().write(true).open(&reserved) {

@@ -95,7 +95,8 @@ impl Groups {
         }
     }
 
-    /// Moves this process into the group of version 2 and back. A process that it starts meanwhile is inside.
+    /// Moves this process into the group of version 2, starts the command, and moves this process back. The process of
+    /// the command stays in the group.
     fn spawn_after_move(&mut self, command: &mut Command) -> Result<i32, SpawnError> {
         let Some(tree) = self.tree.as_ref() else { return spawn(command) };
         let entered = enter(tree.path());
@@ -238,7 +239,8 @@ pub(super) fn memory_reached(bytes: u64) -> String {
     format!("the sandbox's cap on memory ({bytes} bytes) was reached")
 }
 
-/// Returns the groups of another process that count memory and processes; an empty list if they are not visible.
+/// Returns the groups in which the kernel counts the memory and the processes of another process; an empty list if they
+/// are not visible.
 pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
@@ -370,7 +372,7 @@ fn set_limit_v1(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
         Controller::Memory => {
             let bytes = caps.memory.unwrap_or_default();
             put(group, "memory.limit_in_bytes", bytes)?;
-            // Limits memory and swap together, where swap is counted.
+            // This file limits memory and swap together. It exists only if the kernel counts swap.
             if group.join("memory.memsw.limit_in_bytes").exists() {
                 put(group, "memory.memsw.limit_in_bytes", bytes)?;
             }

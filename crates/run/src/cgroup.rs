@@ -73,7 +73,8 @@ pub(super) fn move_self(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
 }
 
-/// Returns the folder of the group of this process, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
+/// Returns the folder of a process's group of version 2. `mounts` is the text of `/proc/self/mountinfo`, and `groups`
+/// is the text of the process's `/proc/PID/cgroup`.
 pub(super) fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;

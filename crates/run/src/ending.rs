@@ -13,7 +13,7 @@ pub struct Ending {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTime>,
     pub status: ExitStatus,
-    /// Whether the process ended after the stop signal or was killed; `None` if nobody asked the keeper to stop.
+    /// Whether the process ended after the stop signal or was killed; `None` if the keeper did not stop it.
     pub stopped: Option<Termination>,
     /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,

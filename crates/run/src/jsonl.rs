@@ -22,7 +22,7 @@ const READ_CHUNK_BYTES: u64 = 256 << 10;
 /// Size of a second read, if the first read contains no whole line. It is larger than any message.
 const LONG_READ_BYTES: u64 = 2 * MAX_MESSAGE_BYTES as u64;
 
-/// Size of the end of a file that usually contains the final message.
+/// Number of bytes at the end of a file that usually contain the final message.
 const TAIL_BYTES: u64 = 4 << 20;
 
 impl Jsonl {

@@ -214,7 +214,7 @@ fn prepare_groups(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Gro
 /// Ends the container. It is not a child of the keeper, so it may still run after `cowhand contain` was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_container_of(attempt).await else { return Ok(()) };
-    // If the engine does not answer, the processes of the container can still be found and killed.
+    // If the container engine does not answer, the processes of the container can still be found and killed.
     attempt.end_others()?;
     attempt.note(&[why.to_string()])
 }

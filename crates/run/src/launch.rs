@@ -106,8 +106,8 @@ pub fn own_environment() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Variables of the daemon's environment that every agent gets: paths, user, language, proxies and certificates. A
-/// variable counts in upper and in lower case.
+/// Variables of the daemon's environment that every agent gets: paths, user, language, proxies and certificates. The
+/// same names in lower case count too.
 const INHERITED_VARIABLES: [&str; 16] = [
     "PATH",
     "HOME",

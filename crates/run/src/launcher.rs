@@ -35,7 +35,7 @@ enum SpawnerState {
         spawner: Spawner,
         made_keepers: bool,
     },
-    /// The first spawner ended without an answer. Until the daemon ends, keepers are executed.
+    /// A spawner ended before it made any keeper. From then on, the program is executed for each keeper.
     Unusable,
 }
 
@@ -100,7 +100,7 @@ impl Launcher {
         }
     }
 
-    /// Requests the keeper from the spawner, which is started if there is none.
+    /// Requests the keeper from the spawner. Starts a spawner first if there is none.
     fn spawn(
         &self,
         attempt: &Attempt,
@@ -114,8 +114,8 @@ impl Launcher {
         {
             *state = SpawnerState::Started { spawner, made_keepers: false };
         }
-        // If the program cannot be executed as a spawner, it cannot be executed as a keeper either, and that error is
-        // reported. If the program was upgraded, the keeper is executed.
+        // Without a spawner, for example after an upgrade of the program, the program is executed for the keeper. If no
+        // spawner could be started because the program cannot be executed, this fails too, and its error is reported.
         let SpawnerState::Started { spawner, made_keepers } = &mut *state else {
             return Ok(Spawned::No(launch));
         };
@@ -140,7 +140,8 @@ impl Launcher {
     }
 }
 
-/// Finds out whether a spawner that has ended made the keeper. The keeper has a copy of the lock, or has left its record.
+/// Finds out whether a spawner that has ended made the keeper. If so, the keeper still has a copy of the lock, or it
+/// has left its record in the attempt's folder.
 fn after_no_answer(attempt: &Attempt, launch: PreparedLaunch) -> io::Result<Spawned> {
     let PreparedLaunch { lock, log } = launch;
     drop(lock);

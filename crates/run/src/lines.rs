@@ -41,7 +41,7 @@ impl LineBuffer {
         !self.begun.is_empty()
     }
 
-    /// Returns the line that has begun, at the end of the input. Returns `None` if the input ended with a line end.
+    /// Returns the line that has begun when the input ends. Returns `None` if the input ended with a line end.
     pub fn finish(&mut self) -> Option<String> {
         self.has_begun().then(|| self.take())
     }

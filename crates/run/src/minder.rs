@@ -1,8 +1,8 @@
 //! The minder: parent and subreaper of one command of the daemon. The command is `when_command`, `setup` or the
 //! `git` of a workspace. Without a daemon, `prune` and `job delete` run their `git` under a minder in the same way.
 //!
-//! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
-//! or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the
+//! A minder's stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the
+//! answer or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the
 //! remaining processes and then reports how the command ended. So the processes of the command end soon after the
 //! daemon, even if the daemon is killed.
 //!

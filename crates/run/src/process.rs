@@ -135,7 +135,7 @@ pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     all_pids().unwrap_or_default().into_iter().filter(|pid| *pid != wrapper).filter(member).collect()
 }
 
-/// Variable that every process of an attempt inherits, called the mark. Its value is the attempt's name.
+/// The mark: name of the variable that every process of an attempt inherits. Its value is the attempt's name.
 pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// Prefix of the name of an attempt's control group.
 pub(super) const CGROUP_PREFIX: &str = "cowhand-";
@@ -163,8 +163,8 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
 }
 
 /// Returns the names of the attempts of a process. The names from its mark come first. The names from its control group
-/// follow; a process keeps its control group when it clears its environment. This order matters because the API tries
-/// the last name first, and a control group is harder to forge than a mark.
+/// follow: a process that clears its environment loses its mark, but stays in its control group. This order matters
+/// because the API tries the last name first, and a control group is harder to forge than a mark.
 fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     let environment = read(pid, "environ")?.unwrap_or_default();
     let marks = environment.split(|byte| *byte == 0).filter_map(|variable| {

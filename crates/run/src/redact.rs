@@ -34,7 +34,7 @@ const MIN_SECRET_BYTES: usize = 6;
 pub struct Redactor {
     /// The secrets as they were given.
     secrets: Vec<String>,
-    /// All texts to search for: secrets, their specific lines, and both with JSON escapes.
+    /// All texts to search for: secrets, those of their lines that are masked everywhere, and both with JSON escapes.
     patterns: Vec<String>,
     /// Search automaton for the patterns; `None` if there are no patterns. It is built when it is first needed: most
     /// attempts have a secret of their own, and most output passes the fast check.
@@ -92,6 +92,11 @@ impl Redactor {
         Self::of(self.secrets.into_iter().chain(new).collect())
     }
 
+    /// Returns true if some lines are masked only after another line.
+    pub(crate) fn has_following_lines(&self) -> bool {
+        !self.following.is_empty()
+    }
+
     /// Returns the secrets that this redactor masks.
     pub fn secrets(&self) -> &[String] {
         &self.secrets
@@ -116,7 +121,7 @@ impl Redactor {
         self.clean.is_clean(lines)
     }
 
-    /// Searches every text exactly, to compare the results.
+    /// Returns a redactor that searches every text exactly, so that a test can compare the results.
     #[cfg(test)]
     pub(crate) fn without_clean_check(self) -> Self {
         Self { clean: CleanCheck::none(), ..self }

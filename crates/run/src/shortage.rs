@@ -40,7 +40,8 @@ pub fn full_disk(folders: &[&Path]) -> Option<String> {
     folders.iter().find(is_full).map(|folder| format!("the disk of {} is full", folder.display()))
 }
 
-/// Returns true if a disk with these blocks is full. Some file systems, such as `/proc`, have no blocks.
+/// Returns true if a disk with these blocks is full. Some file systems, such as `/proc`, have no blocks and are never
+/// full.
 const fn is_full(blocks: u64, available: u64, block_size: u64) -> bool {
     blocks > 0 && available.saturating_mul(block_size) < MIN_FREE_BYTES
 }

@@ -102,8 +102,9 @@ impl Drop for Spawner {
     }
 }
 
-/// Ends the spawners of earlier daemons of this state folder. A spawner ends with its daemon, unless it is suspended. Then a
-/// request that it has not read yet would hold the lock of an attempt without a keeper.
+/// Ends the spawners of earlier daemons of this state folder. A spawner ends with its daemon, unless the spawner is
+/// suspended (`SIGSTOP`). A request that a suspended spawner has not read yet would hold the lock of an attempt that
+/// has no keeper.
 pub fn end_left_over(state: &Path) -> io::Result<()> {
     let [first, second] = SPAWNER_WORDS;
     let is_spawner = |arguments: &[u8]| {
@@ -115,8 +116,8 @@ pub fn end_left_over(state: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a spawner process, whose standard input is the socket. Returns when the daemon has closed the socket. `state` is
-/// the padded path of the state folder, which is only shown.
+/// Runs a spawner process, whose standard input is the socket. Returns when the daemon has closed the socket. `state`
+/// is the padded path of the state folder; the spawner only shows it in its command line.
 pub fn run_spawner(state: &str) -> ExitCode {
     match serve(state.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -129,7 +130,7 @@ fn serve(state: &str) -> io::Result<()> {
     let [first, second] = SPAWNER_WORDS;
     // The variable stays in the environment, so that a copy can remove it.
     shown.show(&[first, second, state], &format!("{PADDING_VARIABLE}="))?;
-    // Signals of the daemon's terminal must not end the spawner. This fails only for the leader of a process group.
+    // Signals of the daemon's terminal must not end the spawner. `setsid` fails only for the leader of a process group.
     rustix::process::setsid().ok();
     let mut socket = take_stdin()?;
     descriptors::close_on_exec()?;
@@ -174,7 +175,7 @@ fn take_stdin() -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Makes the end of a keeper an event, so that the spawner reaps the keeper.
+/// Adds the end of a keeper to the events for which the spawner waits, so that the spawner reaps the keeper.
 fn watch(events: &OwnedFd, keepers: &mut HashMap<i32, OwnedFd>, keeper: i32) {
     let added = Pid::from_raw(keeper).ok_or(rustix::io::Errno::INVAL).and_then(|pid| {
         let process = pidfd_open(pid, PidfdFlags::empty())?;

@@ -99,7 +99,7 @@ impl SandboxPlan {
         self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
     }
 
-    /// Returns the caps that the keeper enforces; those of a container are enforced by the engine.
+    /// Returns the caps that the keeper enforces; those of a container are enforced by the container engine.
     pub(super) fn own_caps(&self) -> Caps {
         if self.kind == SandboxKind::Docker { Caps::default() } else { self.caps }
     }
@@ -109,7 +109,7 @@ impl SandboxPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ContainerSettings {
     pub image: String,
-    /// Socket of the engine.
+    /// Socket of the container engine.
     pub socket: PathBuf,
     pub user: Option<String>,
     pub tmpfs: Vec<String>,

@@ -25,7 +25,7 @@ pub enum StopOutcome {
     NoKeeper,
 }
 
-/// State of an attempt, by its folder and the kernel.
+/// State of an attempt, as its folder and the kernel show it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptState {
     /// A keeper supervises the attempt.
@@ -101,8 +101,8 @@ impl Attempt {
         Ok(StopOutcome::NoKeeper)
     }
 
-    /// Kills the remaining processes of an attempt without a keeper whose agent has ended, as its keeper would have
-    /// done. Does nothing while the agent lives, or if its process is not recorded.
+    /// Kills the remaining processes of an attempt that has no keeper, if its agent has ended. The keeper would have
+    /// done the same. Does nothing while the agent lives, or if the process of the agent is not recorded.
     pub fn end_leftovers(&self) -> io::Result<()> {
         match self.identity(AGENT_FILE)? {
             Some(agent) if !agent.lives()? => self.stop().map(drop),

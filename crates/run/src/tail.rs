@@ -85,6 +85,10 @@ pub struct Tailer {
     behind: bool,
 }
 
+/// Length of the output before a checkpoint that is searched for the beginning of a secret. Longer than a secret of several
+/// lines is in practice.
+const OPEN_SECRET_BYTES: u64 = 64 << 10;
+
 #[derive(Debug, Default)]
 struct OpenSecrets {
     stdout: OpenSecret,
@@ -122,7 +126,7 @@ impl Tailer {
         let mut reader = at.reader;
         reader.set_redactor(&redactor);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
-        Ok(Self {
+        let mut tailer = Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
             stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_MESSAGE_BYTES),
             open_secrets: OpenSecrets::default(),
@@ -138,11 +142,36 @@ impl Tailer {
             failed: false,
             behind: false,
             files,
-        })
+        };
+        for source in [Source::Stdout, Source::Stderr] {
+            tailer.find_open_secret(source)?;
+        }
+        Ok(tailer)
     }
 
-    /// Reads new output, up to a limit, and writes its messages. Returns the number of messages. After an error the next
-    /// call starts again at the last checkpoint, so that the disk may be full for a while.
+    /// Finds out whether the last line before the checkpoint is a line of a secret that the next line may continue.
+    fn find_open_secret(&mut self, source: Source) -> anyhow::Result<()> {
+        if !self.redactor.has_following_lines() {
+            return Ok(());
+        }
+        let before = self.stream(source).before(OPEN_SECRET_BYTES)?;
+        let mut open = OpenSecret::default();
+        for line in String::from_utf8_lossy(&before).lines() {
+            self.redactor.redact_next_line(line, &mut open);
+        }
+        *self.open_secret(source) = open;
+        Ok(())
+    }
+
+    const fn open_secret(&mut self, source: Source) -> &mut OpenSecret {
+        match source {
+            Source::Stdout => &mut self.open_secrets.stdout,
+            Source::Stderr => &mut self.open_secrets.stderr,
+        }
+    }
+
+    /// Reads new output, up to a limit, and writes its messages. Returns the number of messages. After an error the
+    /// next call starts again at the last checkpoint, so a disk that is full for a while does no harm.
     pub fn advance(&mut self, now: Timestamp) -> anyhow::Result<u64> {
         if self.failed || !self.is_intact() {
             *self = Self::open(self.files.clone(), self.initial_reader.clone(), self.redactor.clone(), now)?;

@@ -114,7 +114,7 @@ impl Drop for FolderWatch {
     fn drop(&mut self) {
         let (Some(number), Some(events)) = (self.number, &self.shared.events) else { return };
         let mut folders = lock(&self.shared.folders);
-        // A later call for the same folder has replaced this watch, and has the same number.
+        // A later watch of the same folder has the same number. If there is one, it has replaced this watch and stays.
         if folders.get(&number).is_some_and(|changed| Arc::ptr_eq(changed, &self.changed)) {
             folders.remove(&number);
             // If the folder was removed, its watch is already removed.

@@ -37,7 +37,7 @@ statements! {
     // Running jobs of another agent keep their agent. The interval of the new schedule counts from their end, and the
     // new schedule does not run beside them.
     MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and (agent = $3 or status = 'running')";
-    // Other jobs of another agent do not block this schedule: they may wait for their agent forever.
+    // The other jobs of another agent must not block the new schedule: they may wait for their agent forever.
     FREE_JOBS = same "update jobs set schedule_id = null where schedule_id = $1";
     FREE_JOB = same "update jobs set schedule_id = null where id = $1";
     // This also renames jobs that have only the name of the schedule: retries and follow-ups.

@@ -56,7 +56,7 @@ pub enum AskAnswered {
 }
 
 impl Store {
-    /// Makes an ask. The same key in the same attempt is the same ask.
+    /// Makes an ask. A repeated call with the same key in the same attempt returns the ask of the first call.
     pub async fn make_ask(
         &self,
         job: JobId,

@@ -31,7 +31,7 @@ pub struct PastAttempt {
     pub number: u32,
     pub node: String,
     pub started_at: Timestamp,
-    /// Start of its agent; `None` while it runs, and if its node does not know it.
+    /// Start of the attempt's agent; `None` while the attempt runs, and if its node does not know the start.
     pub agent_began_at: Option<Timestamp>,
     /// End of the attempt; `None` while it runs.
     pub ended_at: Option<Timestamp>,

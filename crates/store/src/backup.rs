@@ -13,7 +13,7 @@ impl Store {
     }
 
     /// Writes all committed data to a file while other writes continue. The file must be new or empty. This works as
-    /// long as the store is open, even if its file was removed. Fails on PostgreSQL.
+    /// long as the store is open, even if the file of the store was removed. Fails on PostgreSQL.
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         let Database::Sqlite { readers, .. } = &self.database else {
             return Err(StoreError::PostgresBackup);

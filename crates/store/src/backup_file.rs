@@ -114,7 +114,7 @@ impl BackupFile {
         Ok(u64::try_from(jobs)?)
     }
 
-    /// Revokes tokens, as another store records it. Returns the names of those that were valid.
+    /// Revokes the tokens that another store records as revoked. Returns the names of those that were valid here.
     pub fn revoke_tokens(&mut self, revoked: &[RevokedToken]) -> anyhow::Result<Vec<String>> {
         let sql = "update tokens set revoked_at = ?2 where id = ?1 and revoked_at is null returning name";
         let mut statement = self.0.connection().prepare(sql)?;

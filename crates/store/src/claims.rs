@@ -1,7 +1,7 @@
 //! Claims of jobs: which node runs the next attempt of a job, how long its lease is valid, and how the attempt ends.
 //!
 //! A claim starts an attempt and takes a lease on the job. The epoch of the job grows with every claim, and every later
-//! write names its epoch, so a node that lost its lease can no longer change the job.
+//! write of the attempt names the epoch of its claim, so a node that lost its lease can no longer change the job.
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, FinishedJob};
@@ -146,7 +146,7 @@ pub enum RequeueOutcome {
     Fenced,
     /// The attempt has reported usage or a result, so it did begin; nothing was written.
     Began,
-    /// The job was put back too often for the same reason; nothing was written.
+    /// The job was requeued too often for the same reason; nothing was written.
     TooOften,
 }
 
@@ -268,7 +268,7 @@ impl Store {
         self.write(move |tx| Box::pin(settle(tx, id, epoch, settlement, retry, now))).await
     }
 
-    /// Puts a job back whose claimed attempt never began.
+    /// Makes a job pending again if its claimed attempt never began.
     pub async fn requeue(
         &self,
         id: JobId,
@@ -487,9 +487,9 @@ fn read_taken(row: Option<Row>) -> Result<u32, StoreError> {
     row.map_or(Ok(0), |row| row.count("taken"))
 }
 
-/// Returns the reservation of a job that is not created yet, if the job could start now: the agent has places for all
-/// jobs that come before it, and one more, the session is free, the provider takes the job, and the budget has room.
-/// Call it before the job is created.
+/// Returns the reservation of a job that is not created yet, if the job could start now: the agent has places for the
+/// job and for all jobs that come before it, the session is free, the provider takes the job, and the budget has room.
+/// Call this function before the job is created.
 pub(super) async fn admit_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,

@@ -38,8 +38,8 @@ impl Store {
         self.write(move |tx| Box::pin(advance(tx, schedule, seq))).await
     }
 
-    /// Counts the event firings that led to this job: the firing that made it, the firing that made the job of that
-    /// firing's event, and so on. Stops at `limit`.
+    /// Counts the event firings that led to this job. The first is the firing that made this job, if an event caused
+    /// that firing. The next is the firing that made the job to which this event belongs, and so on. Stops at `limit`.
     pub async fn triggered_in_a_row(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -88,7 +88,7 @@ pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), 
     Ok(())
 }
 
-/// Moves the cursor forward to this event. A firing that the event caused does this in its own transaction.
+/// Moves the cursor forward to this event. A firing that the event caused calls this in its own transaction.
 pub(super) async fn advance(tx: &mut Tx<'_>, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
     tx.execute(ADVANCE_CURSOR, args![schedule, seq]).await?;
     Ok(())

@@ -212,10 +212,10 @@ impl Store {
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobOrigin {
     pub(super) schedule: Option<ScheduleId>,
-    /// Key of the firing that created it.
+    /// Key of the firing that created the job.
     pub(super) firing: Option<FiringKey>,
     pub(super) by_trigger: bool,
-    /// True if its first attempt begins at once.
+    /// True if the first attempt of the job begins at once.
     pub(super) is_running: bool,
 }
 
@@ -299,8 +299,8 @@ pub(super) async fn by_ids(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, S
     tx.all(JOBS_BY_IDS, args![to_json(&ids)?]).await?.iter().map(read).collect()
 }
 
-/// Computes the earliest start of each job that waits for the calendar of its schedule again, because the config may
-/// have changed the calendar.
+/// Computes anew the earliest start of each job that waits for the calendar of its schedule. The config may have
+/// changed the calendar.
 pub(super) async fn follow_calendars(
     tx: &mut Tx<'_>,
     roster: &Roster,
@@ -349,7 +349,7 @@ pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the columns that change, in the order of the statements.
+/// Returns the columns that can change after a job was added, in the order in which `ADD_JOB` and `SAVE_JOB` name them.
 fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
     let usage = record.usage.as_ref().map(to_json).transpose()?;
     let requeued = record.requeued.as_ref().map(to_json).transpose()?;

@@ -1,4 +1,5 @@
-//! Nodes: the daemons that use this store, the time of their start, and the nodes that run jobs now.
+//! Nodes: the machines whose daemons use this store, the times at which these daemons started, and the nodes that run
+//! jobs now.
 
 use std::sync::Arc;
 
@@ -46,15 +47,15 @@ pub struct BusyNode {
 /// Result of the start of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeJoined {
-    /// Amount by which the wall clock was set while no daemon of the node ran. `None` if it was set by less than
-    /// [`MIN_CLOCK_STEP`], or if this is unknown: at the first start, after a boot, or without a boot clock.
+    /// Amount by which the wall clock was set while no daemon of the node ran. `None` if the amount is less than
+    /// [`MIN_CLOCK_STEP`], or unknown: at the first start, after a boot, or without a boot clock.
     pub step: Option<SignedDuration>,
     /// Start of the oldest other running daemon; `None` if no other daemon runs.
     pub others_since: Option<Moment>,
 }
 
-/// The presence of a node: other nodes see that its daemon runs, until this value is dropped or its connection breaks.
-/// On SQLite there are no other nodes, and no connection.
+/// The presence of a node: other nodes see that the node's daemon runs, until this value is dropped or `connection`
+/// breaks. On SQLite there are no other nodes, and no connection.
 #[derive(Debug)]
 pub struct NodePresence {
     connection: Option<PgConnection>,
@@ -110,8 +111,8 @@ impl Store {
         .await
     }
 
-    /// Records a step of the node's wall clock. If the clock was set back, times of the node's work items and hooks
-    /// that are now too far in the future are moved to earlier times.
+    /// Records a step of the node's wall clock. If the clock was set back, some times of the node's work items and hook
+    /// runs are now too far in the future. These times are moved to earlier times.
     pub async fn clock_stepped(
         &self,
         node: String,

@@ -30,7 +30,8 @@ statements! {
     // `not_before` is the end of the lease of an entry, or the time of its next try. This statement moves it to an
     // earlier time.
     CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
-    // Claims in outside queues expire by other clocks. The earlier `until` makes the renewal of these claims due.
+    // The clocks of other machines decide when a claim in an outside queue expires. So the earlier `until` only makes
+    // the renewal of the claim due.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
 }
@@ -62,10 +63,10 @@ impl Store {
         .await
     }
 
-    /// Adds the result of an ended job to the outbox again, because the work source still shows the item as claimed by
-    /// that job. So nobody works on the item again. Returns false and adds nothing if the job has not ended or is not
-    /// in the store, if it worked on another item, if its end releases the item, or if the store has a row for the item
-    /// or for the job.
+    /// Adds the result of an ended job to the outbox again, so that nobody works on the item again. The caller calls
+    /// this method if the work source still shows the item as claimed by that job. Returns false and adds nothing if
+    /// the job has not ended or is not in the store, if the job worked on another item, if the end of the job releases
+    /// the item, or if the table `items` has a row for the item or for the job.
     pub async fn report_again(
         &self,
         claim: NewItemClaim,
@@ -82,7 +83,7 @@ impl Store {
                 let failures = failure_count(tx, &claim.queue, &claim.item.id).await?;
                 let rules = claim.source.rules();
                 let closing = Closing::after(job.id(), &outcome, report.as_ref(), rules, failures);
-                // If the item had to be released, it can be claimed again without a report.
+                // An item that the end of the job releases can be claimed again without a report.
                 if !is_same_item || matches!(closing, Closing::Release(_)) {
                     return Ok(false);
                 }
@@ -263,7 +264,7 @@ pub(super) async fn job_ended(
     if job.work_item().is_none() {
         return Ok(());
     }
-    // A job without a row does not hold its item.
+    // A job without a row in `items` does not hold its item.
     let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
     let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
     let outcome = combine_with_report(outcome, report.as_ref());

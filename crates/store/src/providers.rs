@@ -76,7 +76,7 @@ pub(super) async fn wait(
     Ok(slot.wait(&state, u32::try_from(running).unwrap_or(u32::MAX), now))
 }
 
-/// Records the provider of a job, and the time of its start if the provider has `start_every`.
+/// Records the provider of a job. Also records the time of the job's start if the provider has `start_every`.
 pub(super) async fn started(
     tx: &mut Tx<'_>,
     job: &JobId,

@@ -31,7 +31,7 @@ statements! {
     DROP_ASKS = same "delete from asks where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
-    // The index of removed jobs has the last characters of their ids, so that one index is enough.
+    // The index of removed jobs contains only the last six characters of the ids, so one index serves both statements.
     REMOVED_JOB = same "select job_id, at, data, actor from events where type in ('job:pruned', 'job:deleted') \
         and substr(job_id, 16) = substr($1, 16) and job_id = $1 order by seq desc limit 1";
     REMOVED_JOB_BY_SUFFIX = same "select job_id, at, data, actor from events where type in ('job:pruned', 'job:deleted') \
@@ -63,7 +63,7 @@ pub struct RemovedJob {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Removal {
     Done(Job),
-    /// The job `by` has not ended. It is the job itself, or a fork or retry of it.
+    /// The job `by` has not ended: either the job that was to be removed, or a fork or retry of that job.
     InUse {
         by: JobId,
     },
@@ -93,8 +93,8 @@ impl Store {
         .await
     }
 
-    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed jobs. Jobs that are in use,
-    /// have open hooks or are already removed are skipped.
+    /// Removes these ended jobs and returns the removed jobs. `jobs` has each job with the limit that the job exceeds.
+    /// Jobs that are in use, have open hooks or are already removed are skipped.
     pub async fn prune(
         &self,
         mut jobs: Vec<(JobId, RetentionLimit)>,

@@ -18,8 +18,8 @@ use super::{Store, StoreError, adoptions, cursors, jobs, schedules};
 impl Store {
     /// Stores every schedule and hook of the fleet; only new and changed schedules are armed. Schedules that the fleet
     /// no longer has keep their history. Jobs that wait for a calendar get their earliest start by the calendar of this
-    /// config. Returns the schedules with `adopt` in the config that adopt nothing, because
-    /// the store does not know the former name.
+    /// config. Returns the schedules whose `adopt` in the config adopts nothing, because the store does not know the
+    /// former name.
     pub async fn load_schedules(
         &self,
         roster: impl Into<Arc<Roster>>,
@@ -123,9 +123,9 @@ async fn record_absent(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Resul
     Ok(())
 }
 
-/// Returns the schedules of the config, and the stored schedules that the config no longer has and that are not
-/// recorded as absent (value `None`), by id. Rows are locked in the order of ids, because two nodes may list the
-/// schedules differently.
+/// Returns two kinds of schedules by id: the schedules of the config, and, with the value `None`, stored schedules that
+/// the config no longer has and that are not recorded as absent. The caller locks the rows in the order of ids, because
+/// two nodes may list the schedules differently.
 fn by_id<'f>(
     roster: &'f Roster,
     stored: &HashMap<ScheduleId, LoadedColumns>,

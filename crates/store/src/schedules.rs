@@ -77,8 +77,8 @@ impl Store {
         .await
     }
 
-    /// Records an error of the trigger of a schedule, or with `None` that the trigger has answered. Only the first error
-    /// after an answer has an event.
+    /// Records an error of the trigger of a schedule, or with `None` that the trigger has answered. Only the first
+    /// error after an answer is recorded as an event.
     pub async fn record_trigger_error(
         &self,
         id: ScheduleId,
@@ -121,7 +121,7 @@ impl Store {
         .await
     }
 
-    /// Finishes a schedule whose `end_at` has passed, and returns whether it was active.
+    /// Finishes a schedule of which nothing is due any more, and returns whether it was active.
     pub async fn finish(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, _| schedule.finish().then_some(Fact::ScheduleFinished)).await
     }

@@ -51,8 +51,9 @@ statements! {
                 and agent = any (array(select json_array_elements_text(($1::text)::json))) \
             union select number from jobs where status in ('pending', 'running') \
                 and schedule_id = any (array(select json_array_elements_text(($2::text)::json)))))"));
-    // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules, $4: the number of oldest jobs.
-    // The first part contains the oldest live jobs of each agent; the other parts contain the later jobs that a plan needs.
+    // $1: the agents, $2: their schedules that the clock fires, $3: their other schedules, $4: the number of oldest
+    // jobs. The first part of the union contains the oldest live jobs of each agent; the other parts contain the later
+    // jobs that a plan needs.
     OLDEST_LIVE_JOBS_OF_AGENTS =
         // SQLite has no statistics, so it would read all live jobs of the fleet by their status.
         sqlite (live_jobs!("jobs.number in (\
@@ -158,8 +159,8 @@ impl Store {
     }
 
     /// Reads the part of a snapshot that concerns these agents: their schedules in the config, the jobs of the agents
-    /// and of these schedules, and their firings and claims. If an agent has a daily or monthly budget, the snapshot has
-    /// the spent amounts.
+    /// and of these schedules, and their firings and claims. If one of the agents or the fleet has a daily or monthly
+    /// budget, the snapshot has the spent amounts.
     pub async fn snapshot_of_agents(
         &self,
         roster: &Roster,
@@ -223,7 +224,7 @@ pub enum WaitingJobs {
 }
 
 impl WaitingJobs {
-    /// Returns enough of the oldest jobs to fill the places of each of these agents, even if some of the jobs have to
+    /// Selects enough of the oldest jobs to fill the places of each of these agents, even if some of the jobs have to
     /// wait for something else.
     pub fn to_fill_places(roster: &Roster, agents: &[AgentName]) -> Self {
         let places = agents.iter().filter_map(|name| roster.agent(name)).map(|agent| agent.max_concurrent);

@@ -37,18 +37,27 @@ statements! {
         cache_read_tokens = usage_of_items.cache_read_tokens + excluded.cache_read_tokens, \
         cost_microdollars = usage_of_items.cost_microdollars + excluded.cost_microdollars, last_at = excluded.last_at, \
         assumed_microdollars = usage_of_items.assumed_microdollars + excluded.assumed_microdollars";
+    USAGE_OF_ITEM = same "select * from usage_of_items where item = $1";
     USAGE_OF_ITEMS = same "select * from usage_of_items where last_at >= $1 and last_at < $2 \
         order by cost_microdollars desc, input_tokens + output_tokens desc, item limit $3";
     USAGE_OF_JOBS = same "select jobs.id, jobs.agent, jobs.schedule, jobs.status, count(*) as attempts, \
-        cast(sum(coalesce(attempts.microdollars, 0) + attempts.assumed_microdollars) as bigint) as microdollars, \
-        cast(sum(attempts.assumed_microdollars) as bigint) as assumed_microdollars, \
-        cast(sum(coalesce(attempts.tokens, 0)) as bigint) as tokens from attempts join jobs on jobs.id = attempts.job_id \
-        where attempts.ended_at >= $1 and attempts.ended_at < $2 and attempts.usage is not null \
-        and ($4 = '' or jobs.agent = $4) group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
+        cast(sum(coalesce(counted.microdollars, 0) + counted.assumed_microdollars) as bigint) as microdollars, \
+        cast(sum(counted.assumed_microdollars) as bigint) as assumed_microdollars, \
+        cast(sum(coalesce(counted.tokens, 0)) as bigint) as tokens from (\
+        select job_id, microdollars, assumed_microdollars, tokens from attempts \
+        where ended_at >= $1 and ended_at < $2 and usage is not null \
+        union all select attempts.job_id, attempts.microdollars, attempts.assumed_microdollars, attempts.tokens \
+        from jobs as running join attempts on attempts.job_id = running.id and attempts.number = running.attempt \
+        where running.status = 'running' and attempts.usage is not null and $5 = 1) as counted \
+        join jobs on jobs.id = counted.job_id where ($4 = '' or jobs.agent = $4) group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
+    USAGE_OF_RUNNING = same "select jobs.agent, jobs.schedule, jobs.work_item, attempts.usage \
+        from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
+        where jobs.status = 'running' and attempts.usage is not null";
     USAGE_BETWEEN = same "select * from usage where slot >= $1 and slot < $2 order by slot, agent, schedule, model";
 }
 
-/// Usage of the attempts of one agent, schedule and model that ended in one quarter of an hour.
+/// Usage of the attempts of one agent, schedule and model that ended in one quarter of an hour. The quarter of now also
+/// has what running attempts have reported so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageSlot {
     /// Start of the quarter.
@@ -74,11 +83,11 @@ pub struct SpentOnItem {
     pub usage: ModelUsage,
     /// Assumed part of the cost.
     pub assumed_usd: Option<f64>,
-    /// End of the last attempt.
+    /// End of the last attempt; now, if an attempt runs and has reported usage.
     pub last_at: Timestamp,
 }
 
-/// Usage of the attempts of one job that ended in a period.
+/// Usage of the attempts of one job that ended in a period, or that run and have reported usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpentOnJob {
     pub job: JobId,
@@ -92,11 +101,28 @@ pub struct SpentOnJob {
 }
 
 impl Store {
-    /// Returns the usage of the quarters that start at or after `from` and before `until`.
-    pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<UsageSlot>, StoreError> {
-        let times = args![from, until];
-        self.read(|tx| {
-            Box::pin(async move { tx.all(USAGE_BETWEEN, times).await?.iter().map(read).collect() })
+    /// Returns the usage of the quarters that start at or after `from` and before `until`. If `now` is in this period,
+    /// the result contains what running attempts have reported so far, as if they ended now; the same applies to
+    /// [`Self::spent_on_items`] and [`Self::spent_on_jobs`].
+    pub async fn spent(
+        &self,
+        from: Timestamp,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Vec<UsageSlot>, StoreError> {
+        let counts_running = counts_running(from, until, now);
+        self.read(move |tx| {
+            Box::pin(async move {
+                // Running attempts are read first, so that an attempt that ends between the two reads is not missed.
+                let mut running = Vec::new();
+                if counts_running {
+                    for row in tx.all(USAGE_OF_RUNNING, args![]).await? {
+                        running.extend(running_slots(&row, now)?);
+                    }
+                }
+                let ended = tx.all(USAGE_BETWEEN, args![from, until]).await?;
+                ended.iter().map(read).chain(running.into_iter().map(Ok)).collect()
+            })
         })
         .await
     }
@@ -107,11 +133,36 @@ impl Store {
         &self,
         from: Timestamp,
         until: Timestamp,
+        now: Timestamp,
         limit: u32,
     ) -> Result<Vec<SpentOnItem>, StoreError> {
-        let args = args![from, until, limit];
-        let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_ITEMS, args).await }));
-        rows.await?.iter().map(read_item).collect()
+        let counts_running = counts_running(from, until, now);
+        self.read(move |tx| {
+            Box::pin(async move {
+                let running =
+                    if counts_running { tx.all(USAGE_OF_RUNNING, args![]).await? } else { Vec::new() };
+                let ended = tx.all(USAGE_OF_ITEMS, args![from, until, limit]).await?;
+                let mut items = ended.iter().map(read_item).collect::<Result<Vec<_>, _>>()?;
+                for row in running {
+                    let Some(item) = row.json_opt::<WorkItem>("work_item")? else { continue };
+                    let id = item.id.to_string();
+                    let known = items.iter().position(|known| known.item == id);
+                    let mut total = match (known, tx.one(USAGE_OF_ITEM, args![id.as_str()]).await?) {
+                        (Some(position), _) => items.swap_remove(position),
+                        (None, Some(row)) => read_item(&row)?,
+                        (None, None) => SpentOnItem::of(&item, now),
+                    };
+                    total.add(&row.json_opt("usage")?.unwrap_or_default(), now);
+                    items.push(total);
+                }
+                items.sort_by(|one, other| {
+                    other.sort_key().cmp(&one.sort_key()).then_with(|| one.item.cmp(&other.item))
+                });
+                items.truncate(limit as usize);
+                Ok(items)
+            })
+        })
+        .await
     }
 
     /// Returns the `limit` most expensive jobs with an attempt that ended in this period, and the cost of these
@@ -121,9 +172,11 @@ impl Store {
         agent: Option<&AgentName>,
         from: Timestamp,
         until: Timestamp,
+        now: Timestamp,
         limit: u32,
     ) -> Result<Vec<SpentOnJob>, StoreError> {
-        let args = args![from, until, limit, agent.map_or("", AgentName::as_str)];
+        let counts_running = i64::from(counts_running(from, until, now));
+        let args = args![from, until, limit, agent.map_or("", AgentName::as_str), counts_running];
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_JOBS, args).await }));
         rows.await?.iter().map(read_job).collect()
     }
@@ -133,6 +186,70 @@ impl Store {
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_IN_ALL, args![]).await })).await?;
         rows.iter().map(|row| Ok((row.parse("agent")?, model(row)?, usage(row)?))).collect()
     }
+}
+
+/// Checks whether the usage of running attempts counts for a period.
+fn counts_running(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
+    from <= now && now < until
+}
+
+impl SpentOnItem {
+    fn of(item: &WorkItem, last_at: Timestamp) -> Self {
+        Self {
+            item: item.id.to_string(),
+            title: cut(&item.title, 0, MAX_TITLE_BYTES),
+            attempts: 0,
+            usage: ModelUsage::default(),
+            assumed_usd: None,
+            last_at,
+        }
+    }
+
+    /// Adds the usage of a running attempt.
+    fn add(&mut self, usage: &JobUsage, now: Timestamp) {
+        let mut attempt = ModelUsage::default();
+        usage.per_model.values().for_each(|model| attempt.add(model));
+        attempt.cost_usd = in_dollars(Amount::of(usage).microdollars);
+        self.usage.add(&attempt);
+        self.assumed_usd =
+            usage.assumed_usd.map(|more| self.assumed_usd.unwrap_or_default() + more).or(self.assumed_usd);
+        (self.attempts, self.last_at) = (self.attempts + 1, now);
+    }
+
+    /// Returns the sort key of `USAGE_OF_ITEMS`.
+    fn sort_key(&self) -> (u64, u64) {
+        (self.usage.cost_usd.map_or(0, budget::microdollars), self.usage.fresh_tokens())
+    }
+}
+
+/// Part of the usage of an attempt that belongs to one row: the name of the model, the number of attempts, the usage and
+/// its assumed dollars. The first part has no model; it counts the attempt and has the costs without a known model.
+type Part<'u> = (&'u str, u32, ModelUsage, Option<f64>);
+
+fn parts(usage: &JobUsage) -> impl Iterator<Item = Part<'_>> {
+    let model_cost: f64 = usage.per_model.values().filter_map(|model| model.cost_usd).sum();
+    let other_cost = usage.total_cost_usd.map(|total| (total - model_cost).max(0.0));
+    let other_cost = usage.assumed_usd.map(|assumed| assumed + other_cost.unwrap_or_default()).or(other_cost);
+    let other_usage = ModelUsage { cost_usd: other_cost, ..ModelUsage::default() };
+    let model_parts = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, *usage, None));
+    std::iter::once(("", 1, other_usage, usage.assumed_usd)).chain(model_parts)
+}
+
+/// Returns the rows of a running attempt, as its end at this moment would add them.
+fn running_slots(row: &Row, now: Timestamp) -> Result<Vec<UsageSlot>, StoreError> {
+    let (agent, schedule): (AgentName, Option<ScheduleName>) =
+        (row.parse("agent")?, row.parse_opt("schedule")?);
+    let usage: JobUsage = row.json_opt("usage")?.unwrap_or_default();
+    let of_part = |(model, attempts, usage, assumed): Part<'_>| UsageSlot {
+        slot: slot(now),
+        agent: agent.clone(),
+        schedule: schedule.clone(),
+        model: Some(model.to_owned()).filter(|model| !model.is_empty()),
+        attempts: attempts.into(),
+        usage: ModelUsage { cost_usd: in_dollars(usage.cost_usd.map_or(0, budget::microdollars)), ..usage },
+        assumed_usd: assumed,
+    };
+    Ok(parts(&usage).map(of_part).collect())
 }
 
 /// Adds the usage of an attempt. Rows are locked in the order of their models, so that two transactions cannot wait for
@@ -145,16 +262,9 @@ pub(super) async fn add(
 ) -> Result<(), StoreError> {
     let no_usage = JobUsage::default();
     let usage = usage.unwrap_or(&no_usage);
-    let model_cost: f64 = usage.per_model.values().filter_map(|model| model.cost_usd).sum();
-    let other_cost = usage.total_cost_usd.map(|total| (total - model_cost).max(0.0));
-    let other_cost = usage.assumed_usd.map(|assumed| assumed + other_cost.unwrap_or_default()).or(other_cost);
-    let other_usage = ModelUsage { cost_usd: other_cost, ..ModelUsage::default() };
-    let model_rows = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, usage));
     let slot = slot(now);
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
-    let attempt_row = ("", 1, &other_usage);
-    for (model, attempts, amounts) in std::iter::once(attempt_row).chain(model_rows) {
-        let assumed = usage.assumed_usd.filter(|_| model.is_empty());
+    for (model, attempts, amounts, assumed) in parts(usage) {
         let row = args![
             slot,
             job.agent().as_str(),
@@ -261,10 +371,13 @@ fn model(row: &Row) -> Result<Option<String>, StoreError> {
 
 /// Reads an amount of microdollars and returns dollars; `None` if it is 0.
 fn dollars(row: &Row, column: &'static str) -> Result<Option<f64>, StoreError> {
-    let microdollars: u64 = row.count(column)?;
+    Ok(in_dollars(row.count(column)?))
+}
+
+fn in_dollars(microdollars: u64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
     let dollars = (microdollars > 0).then_some(microdollars as f64 / 1e6);
-    Ok(dollars)
+    dollars
 }
 
 fn usage(row: &Row) -> Result<ModelUsage, StoreError> {

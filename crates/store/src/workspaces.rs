@@ -46,8 +46,8 @@ pub enum WorkspaceState {
     Making,
     /// The directory is complete, and a job uses it or has just ended.
     Used,
-    /// The job has ended. With `until`, the workspace is kept at least until that time, because its session may
-    /// continue. Without `until`, it is kept because of the key `cleanup` of the config.
+    /// The job has ended. With `until`, the workspace is kept at least until that time, because the job's session may
+    /// continue in it. Without `until`, the workspace is kept because of the key `cleanup` of the config.
     Kept { until: Option<Timestamp> },
     /// The directory is removed. The branch is kept, because it contains commits that exist nowhere else.
     Branch,
@@ -109,8 +109,8 @@ impl Store {
         .await
     }
 
-    /// Returns the workspace of a job on this node whose `since` is the latest, except workspaces of which only the
-    /// branch is left; `None` if there is none.
+    /// Returns the workspace of a job on this node; of several workspaces, the one with the latest `since`. Workspaces
+    /// of which only the branch is left do not count. Returns `None` if there is no workspace.
     pub async fn workspace_of(
         &self,
         node: String,
@@ -124,7 +124,8 @@ impl Store {
         .await
     }
 
-    /// Returns the workspace of a job on any node whose `since` is the latest, even if only its branch is left.
+    /// Returns the workspace of a job on any node, even if only its branch is left; of several workspaces, the one with
+    /// the latest `since`.
     pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

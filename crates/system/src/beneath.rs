@@ -1,9 +1,9 @@
 //! Opens files below a root directory without following a symbolic link.
 //!
-//! The daemon reads files in directories where an agent can write, and it may read files that the agent may not read.
-//! With a symbolic link in such a directory, the agent could make the daemon read and pass on any of these files. So
-//! every such read uses this module: the path of the root may contain links, the path below it may not, and only
-//! regular files are opened.
+//! The daemon reads files in directories where an agent can write. The daemon may also read files that the agent may
+//! not read. With a symbolic link in such a directory, the agent could make the daemon read such a file and pass it on.
+//! So every read in such a directory uses this module: the path of the root may contain links, the path below the root
+//! may not, and only regular files are opened.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -45,7 +45,7 @@ impl From<NotOpened> for io::Error {
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// Maximum number of links on a path before it counts as a loop, as in the kernel.
+/// Maximum number of links on a path, as in the kernel. More links count as a loop.
 pub const MAX_LINKS: usize = 40;
 
 impl Root {

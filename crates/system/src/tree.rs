@@ -116,7 +116,8 @@ impl TreeEntry<'_> {
 
     /// Removes a file or an empty folder; a missing one is ignored. Processes that wait at a pipe continue.
     pub fn remove(&self) -> io::Result<()> {
-        // While this end is open, a process that opens the pipe does not wait. Later it reads the end of the file.
+        // While this end is open, a process that opens the pipe does not wait. After that, the process reads the end of
+        // the file.
         let _end = (self.kind == FileType::Fifo).then(|| {
             let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(self.folder, self.name(), flags, Mode::empty())
@@ -238,7 +239,7 @@ const OPEN_FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::
 const LIST_FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Lists a folder in the order of names, each with its type.
+/// Lists the names in a folder in order, each with its type.
 fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
     use std::os::unix::ffi::OsStrExt as _;
     let mut found = Vec::new();

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, getpid, test_kill_process};
 
-/// Returns the processes whose working directory is in the folder, or whose arguments or environment name the folder. The
-/// spawner of a daemon is not one of them: it lives as long as its daemon.
+/// Returns the processes whose working directory is in the folder, or whose arguments or environment name the folder.
+/// The arguments of a spawner do not count, because a spawner lives as long as its daemon.
 pub fn left_over(folder: &Path) -> Vec<Pid> {
     let name = folder.to_str().unwrap();
     let works_there = |pid: Pid| {

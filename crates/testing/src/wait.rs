@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 /// Default deadline. It is long because machines are shared; only a failing test waits that long.
 const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
-/// Length of the pause after a call of `look`, as a multiple of the duration of the call. Most calls start the program.
-/// The pause leaves most of the machine's time to the program for which the test waits.
+/// Length of the pause after a call of `look`, as a multiple of the duration of the call. Most calls start `cowhand`.
+/// The pause leaves most of the machine's time to the process for which the test waits.
 const PAUSE_PER_LOOK: u32 = 3;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);

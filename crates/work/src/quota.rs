@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Use of GitHub's rate limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Quota {
-    /// The rate limit `core`, as the last answer that named it stated it.
+    /// The rate limit `core`, from the last answer that stated this limit.
     pub rate_limit: Option<RateLimitInfo>,
     /// Number of answered requests, including `conditional_hits`.
     pub requests: u64,

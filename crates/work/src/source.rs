@@ -27,7 +27,8 @@ pub struct Claimant {
 }
 
 impl Claimant {
-    /// Returns whether a person acts, and not a job. The name of such a holder contains the item after an `@`.
+    /// Returns true if the holder is a person and not a job. The holder name of a person contains an `@` and the id of
+    /// the item.
     pub fn is_person(&self) -> bool {
         self.holder.contains('@')
     }
@@ -110,9 +111,9 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Ok(if self.get_work(item).await?.is_some() { QueueState::Withdrawn } else { QueueState::Done })
     }
 
-    /// Offers an unclaimed item again, on request of a person. With `add_comment`, the reason is written to the item;
-    /// `by` is its author. An item that is done or claimed is not changed, and the result states this. The default
-    /// changes no item.
+    /// Offers an unclaimed item again, on request of a person. With `add_comment`, the reason is written to the item,
+    /// with `by` as the author of the reason. An item that is done or claimed is not changed, and the result states
+    /// this. The default changes no item.
     async fn offer_work(
         &self,
         item: &WorkItemId,

@@ -1,4 +1,5 @@
-//! A source that cannot be used because of its config or token: each of the five operations returns the reason.
+//! A source that cannot be used because of its config or token. Each operation for which [`WorkSource`] has no default
+//! returns the reason as an error.
 
 use async_trait::async_trait;
 use cowhand_core::work::{

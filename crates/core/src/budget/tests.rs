@@ -178,6 +178,11 @@ fn an_attempt_reserves_its_expected_cost() {
         ("never more than the daily budget", day(5.0), none, nothing, nothing, Some(7.0), "$5.00"),
         ("no room beside a reservation", day(5.0), none, spent(0.0, 0.1), nothing, Some(7.0), "agent, day"),
         ("the daily budget is used up", day(5.0), none, spent(5.0, 0.0), nothing, Some(0.0), "agent, day"),
+        ("no cost beside a reservation of all", day(5.0), none, spent(0.0, 5.0), nothing, Some(0.0), "$0.00"),
+        ("no cost, and nothing is spent yet", day(5.0), none, nothing, nothing, Some(0.0), "$0.00"),
+        ("no cost, too large reservations", none, day(5.0), nothing, spent(4.0, 2.0), Some(0.0), "$0.00"),
+        ("no cost, but all is spent", none, day(5.0), nothing, spent(5.5, 0.0), Some(0.0), "fleet, day"),
+        ("a budget below the smallest amount", day(1e-11), none, nothing, nothing, Some(1.0), "agent, day"),
         ("the fleet's budget has no room", none, day(5.0), nothing, spent(4.5, 0.0), Some(1.0), "fleet, day"),
         ("other agents do not count", day(5.0), none, nothing, spent(99.0, 0.0), Some(1.0), "$1.00"),
     ];

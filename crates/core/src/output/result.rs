@@ -35,8 +35,8 @@ impl FinalOutput {
                     self.result = Some(text);
                 }
             }
-            OutputMessage::System { subtype: None, content: Some(line), .. } => match result_in(&line) {
-                Some(text) => self.result = Some(text),
+            OutputMessage::System { subtype: None, content: Some(line), .. } => match result_line(&line) {
+                Some(fields) => self.result = fields.get("result").and_then(text_of).or(self.result.take()),
                 None => self.remember(line),
             },
             // Messages of a subagent are not messages of the agent.
@@ -87,10 +87,11 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the result in a line of a command's output, if the line has the form of Claude's result line; its `type` may
-/// be missing. Such a line is not a message of cowhand, so it is stored as plain text.
-fn result_in(line: &str) -> Option<String> {
+/// Returns the fields of a line of a command's output, if the line has the form of Claude's result line; its `type` may
+/// be missing. Such a line is not a message of cowhand, so it is stored as plain text; but it is not text for people,
+/// even if it states no result.
+fn result_line(line: &str) -> Option<Value> {
     let fields = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");
-    (is_result && fields.get("is_error")?.is_boolean()).then(|| text_of(fields.get("result")?)).flatten()
+    (is_result && fields.get("is_error")?.is_boolean()).then_some(fields)
 }

@@ -112,6 +112,20 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some("all good"),
         ),
         (
+            "result line of a command without a result",
+            &[
+                r#"{"type":"system","content":"noise"}"#,
+                r#"{"type":"system","content":"{\"type\":\"result\",\"is_error\":false,\"total_cost_usd\":0.1}"}"#,
+                r#"{"type":"system","content":"{\"is_error\":true,\"result\":null}"}"#,
+            ],
+            Some("noise"),
+        ),
+        (
+            "only a result line without a result",
+            &[r#"{"type":"system","content":"{\"is_error\":false}"}"#],
+            None,
+        ),
+        (
             "messages of a subagent do not count",
             &[
                 r#"{"type":"assistant","content":"mine"}"#,

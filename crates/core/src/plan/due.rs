@@ -149,7 +149,7 @@ impl DueCheck<'_> {
     }
 
     fn delay(&self, run_at: Timestamp, places: &mut FiringPlaces) -> DueResult {
-        let due = self.delay_due(run_at);
+        let due = self.schedule.delay_due(run_at);
         let Some(opens) = self.delay_opens(due) else { return DueResult::default() };
         if due > self.now {
             return DueResult::wake(due);
@@ -172,14 +172,13 @@ impl DueCheck<'_> {
         verdict
     }
 
-    pub(super) fn delay_due(&self, run_at: Timestamp) -> Timestamp {
-        run_at.max(self.schedule.timing.start_at.unwrap_or(run_at))
-    }
-
-    /// Returns the time, now or later, at which the calendar lets the delay fire; none if there is no such time. A
-    /// delay that was allowed to fire before its `end_at`, but did not, fires now, as a missed due time of a cron
+    /// Returns the time, now or later, at which the calendar lets the delay fire; none if there is no such time, or if
+    /// its time passed while the schedule was not active. A delay that was allowed to fire before its `end_at`, but did not, fires now, as a missed due time of a cron
     /// schedule does.
     pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
+        if self.record.passed_while_off(self.schedule).is_some() {
+            return None;
+        }
         let timing = &self.schedule.timing;
         let from = |at: Timestamp| timing.next_allowed(at, self.zone());
         from(due.max(self.now)).or_else(|| {

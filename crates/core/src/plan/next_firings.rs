@@ -224,7 +224,7 @@ impl Search<'_> {
 
     fn delay(&self, from: Timestamp) -> Vec<Timestamp> {
         let run_at = self.check.record.run_at;
-        let at = run_at.and_then(|run_at| self.check.delay_opens(self.check.delay_due(run_at)));
+        let at = run_at.and_then(|run_at| self.check.delay_opens(self.check.schedule.delay_due(run_at)));
         at.into_iter().filter(|at| *at >= from).collect()
     }
 

@@ -121,7 +121,7 @@ impl DueCheck<'_> {
     }
 
     fn missed_delay(&self) -> Option<Missed> {
-        let due = self.delay_due(self.record.run_at?);
+        let due = self.schedule.delay_due(self.record.run_at?);
         if due > self.now || !self.missed(due) {
             return None;
         }

@@ -40,12 +40,13 @@ fn written_out(text: &str) -> Option<Timestamp> {
 /// Parses `try again in 3 days 4 hours`, `reset after 2h3m4s`, `"retryDelay": "34.5s"` and `retry-after: 30`.
 fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
     static WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let part = r"\d+(?:\.\d+)?\s*(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)\b?";
+        let part = r"\d+(?:\.\d+)?\s*(?:years?|months?|weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)";
         let lead = r#"(?:(?:again|retry|resets?|available)\s+(?:in|after)|retry-?(?:delay|after)"?\s*[:=])"#;
         Regex::new(&format!(r#"(?i){lead}\s*"?((?:{part}[\s,]*(?:and\s+)?)+|\d+\b)"#)).ok()
     });
-    static PART: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(?i)(\d+(?:\.\d+)?)\s*(days?|d|h|ms|m|s)?").ok());
+    static PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?i)(\d+(?:\.\d+)?)\s*(years?|months?|weeks?|w|days?|d|h|ms|m|s)?").ok()
+    });
     let found = WAIT.as_ref()?.captures(text)?;
     let mut seconds = 0.0;
     for part in PART.as_ref()?.captures_iter(&found[1]) {
@@ -57,6 +58,9 @@ fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
                 "m" => 60.0,
                 "h" => 3_600.0,
                 "s" => 1.0,
+                "w" | "week" | "weeks" => 7.0 * 86_400.0,
+                "month" | "months" => 30.0 * 86_400.0,
+                "year" | "years" => 365.0 * 86_400.0,
                 _ => 86_400.0,
             };
     }
@@ -151,6 +155,10 @@ mod tests {
             ("try again in 1 day, 2 hours and 5 mins", "2026-11-16T21:41:50Z"),
             ("retry-after: 30", "2026-11-15T19:37:20Z"),
             ("Retry after 12 seconds", "2026-11-15T19:37:02Z"),
+            ("try again in 2 weeks", "2026-11-29T19:36:50Z"),
+            ("resets in 3 months", "2027-02-13T19:36:50Z"),
+            ("resets in 1 week, 2 days", "2026-11-24T19:36:50Z"),
+            ("try again in 7 minutes", "2026-11-15T19:43:50Z"),
         ] {
             let expected: Timestamp = expected.parse().unwrap();
             assert_eq!(reset(text, now, &utc), Some(expected), "{text}");

@@ -51,6 +51,9 @@ impl ScheduleRecord {
         self.trigger = schedule.trigger.clone();
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
+        if self.is_delay() {
+            self.last_due = None;
+        }
         self.waiting = None;
         (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
@@ -75,7 +78,7 @@ impl ScheduleRecord {
         }
         let is_back = self.absent_since.take().is_some();
         if is_back {
-            self.armed_at = now;
+            self.count_due_times_from(now);
             self.interval_from = self.interval_from.map(|_| now.into());
             (self.polled_at, self.fill) = (self.polled_at.map(|_| now.into()), false);
             self.waiting = None;
@@ -83,12 +86,21 @@ impl ScheduleRecord {
         is_back
     }
 
-    /// Checks whether the `end_at` of an active or finished schedule has passed, even if no daemon has recorded that
-    /// yet. A cron firing that waits still runs before the schedule is finished.
+    /// Checks whether an active or finished schedule fires no more because its `end_at` has passed, or because it is a
+    /// delay whose time passed while it was off, even if no daemon has recorded that yet. A cron firing that waits still
+    /// runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);
-        on && schedule.is_over(now) && !waits
+        on && !waits && (schedule.is_over(now) || self.passed_while_off(schedule).is_some())
+    }
+
+    /// Returns the time of a delay whose time passed while the schedule was not active: turned off, paused, finished or
+    /// not in the config. Such a delay does not fire before it gets a new time.
+    pub fn passed_while_off(&self, schedule: &Schedule) -> Option<Timestamp> {
+        let due = schedule.delay_due(self.run_at?);
+        let is_passed = self.last_due.is_some_and(|last| last == self.armed_at && due < last);
+        (self.is_delay() && is_passed).then_some(due)
     }
 }
 
@@ -103,6 +115,7 @@ fn run_at(trigger: &TriggerConfig, now: Timestamp) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::breaker::Pause;
     use crate::trigger::Occurrence;
 
     fn at(second: i64) -> Timestamp {
@@ -128,6 +141,75 @@ mod tests {
         assert!(record.is_done() && !record.enable(at(20).into()), "a delay fires once");
         assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
         assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
+    }
+
+    #[test]
+    fn a_delay_whose_time_passed_while_it_was_off_does_not_fire() {
+        let once = schedule(r#"{"type":"delay","in":"10s"}"#);
+        let record = || ScheduleRecord::new(&agent(), &once, at(0));
+        let passed = |record: &ScheduleRecord| record.passed_while_off(&once);
+        let pause = || Pause { reason: "it fails".into(), until: at(20) };
+        type Change = fn(&mut ScheduleRecord, &Schedule);
+        let ways: [(&str, Change); 4] = [
+            ("disabled by a person", |record, _| {
+                record.disable(DisabledBy::Person);
+                record.enable(at(20).into());
+            }),
+            ("absent from the config", |record, once| {
+                record.leave(at(5));
+                record.reload(once, at(20));
+            }),
+            ("finished", |record, _| {
+                record.finish();
+                record.reopen(at(20));
+            }),
+            ("paused", |record, _| {
+                record.resume(at(20).into());
+            }),
+        ];
+        for (case, off_and_on) in ways {
+            let mut record = record();
+            if case == "paused" {
+                record.pause(pause(), at(1).into());
+            }
+            off_and_on(&mut record, &once);
+            assert_eq!(
+                (record.state.clone(), passed(&record)),
+                (ScheduleState::Active, Some(at(10))),
+                "{case}"
+            );
+            assert!(record.is_finished(&once, at(21)), "{case}");
+            // It is no delay that has fired, also if a person disables it again.
+            record.disable(DisabledBy::Person);
+            assert!(!record.is_done(), "{case}");
+            assert!(record.enable(at(30).into()), "{case}");
+            assert_eq!(passed(&record), Some(at(10)), "{case}");
+            // A new time arms it again, even if this time has passed.
+            let again = schedule(r#"{"type":"delay","run_at":"2024-01-19T09:00:00Z"}"#);
+            assert!(record.reload(&again, at(40)));
+            assert_eq!(
+                (record.passed_while_off(&again), record.is_finished(&again, at(41))),
+                (None, false),
+                "{case}"
+            );
+        }
+        // It was on again before its time.
+        let mut early = record();
+        early.disable(DisabledBy::Person);
+        early.enable(at(5).into());
+        assert_eq!((passed(&early), early.is_finished(&once, at(20))), (None, false));
+        // Its `start_at` has not passed.
+        let mut late_start = once.clone();
+        late_start.timing.start_at = Some(at(60));
+        let mut record = record();
+        record.disable(DisabledBy::Person);
+        record.enable(at(20).into());
+        assert_eq!(record.passed_while_off(&late_start), None);
+        // A delay that has fired.
+        record.record_outcome(&Occurrence::Delay(at(10)).key(1), at(60));
+        record.leave(at(70));
+        record.reload(&late_start, at(80));
+        assert_eq!((record.is_done(), record.passed_while_off(&late_start)), (true, None));
     }
 
     #[test]

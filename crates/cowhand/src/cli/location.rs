@@ -319,7 +319,7 @@ impl FleetLocation {
     }
 
     /// Returns the note that the config has errors, or that its file does not exist.
-    fn config_error_note(&self) -> String {
+    pub(super) fn config_error_note(&self) -> String {
         if self.config.exists() {
             return "the config has errors; `cowhand config check` shows them".to_owned();
         }

@@ -24,7 +24,7 @@ pub(super) struct LogsArgs {
     /// Continue until the job has ended
     #[arg(short, long)]
     follow: bool,
-    /// Print only the final result
+    /// Print only the final output of the last attempt
     #[arg(long, conflicts_with = "follow")]
     result: bool,
     /// Print the lines as they are stored
@@ -70,7 +70,9 @@ impl LogsArgs {
                 tokio::select! {
                     // If all output is on another node, the error is reported after the summary.
                     output = follow_output(client, &id, follow, show) => match output {
-                        Err(failure) if failure.has_exit(Exit::Refused) => Ok(()),
+                        Err(failure) if failure.has_exit(Exit::Refused) && view.elsewhere_sentence().is_some() => {
+                            Ok(())
+                        }
                         output => output,
                     },
                     () = started_elsewhere(client, &id), if follow => Ok(()),

@@ -39,7 +39,7 @@ pub(super) async fn show(
     let gone_schedule =
         status.gone_schedules.iter().find(|gone| gone.agent == *agent && Some(&gone.schedule) == schedule);
     if jobs.is_empty() && gone.is_none() && gone_schedule.is_none() {
-        return Err(problem.into());
+        return Err(missing(client, agent, schedule, problem));
     }
     let is_known = !client.has_config_errors();
     if json {
@@ -51,9 +51,7 @@ pub(super) async fn show(
         return Ok(());
     }
     if !is_known {
-        let name = schedule.map_or_else(|| agent.to_string(), |schedule| format!("{agent}/{schedule}"));
-        let advice = "correct them (`cowhand config check` shows them)";
-        print::prose(&format!("{name} cannot be read, because the config has errors; {advice}."), 2);
+        print::prose(&format!("{}.", unreadable(client, agent, schedule)), 2);
         print_jobs(&jobs);
         return Ok(());
     }
@@ -66,6 +64,24 @@ pub(super) async fn show(
     print::prose(&format!("{}: {sentence}.", style::styled("not in the config", style::ODD)), 2);
     print_jobs(&jobs);
     Ok(())
+}
+
+/// Returns the failure of a request for an agent or schedule that does not exist. `problem` is the answer of the API. If
+/// the config has errors, nobody knows whether the agent or schedule exists.
+pub(super) fn missing(
+    client: &Connection<'_>,
+    agent: &AgentName,
+    schedule: Option<&ScheduleName>,
+    problem: ApiProblem,
+) -> Failure {
+    let is_unknown = problem.code == Code::NotFound && client.has_config_errors();
+    let message = if is_unknown { unreadable(client, agent, schedule) } else { problem.message };
+    ApiProblem { message, ..problem }.into()
+}
+
+fn unreadable(client: &Connection<'_>, agent: &AgentName, schedule: Option<&ScheduleName>) -> String {
+    let name = schedule.map_or_else(|| agent.to_string(), |schedule| format!("{agent}/{schedule}"));
+    format!("{name} cannot be read, because {}", client.location().config_error_note())
 }
 
 fn print_jobs(jobs: &[ListedJob]) {

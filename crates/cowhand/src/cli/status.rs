@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::location::{Connection, FleetLocation};
-use super::{Exit, Failure, complete, doctor, job, print, removed, schedule, style};
+use super::{Exit, Failure, complete, doctor, job, jobs, print, removed, schedule, style};
 use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
@@ -117,7 +117,11 @@ impl StatusArgs {
             );
         }
         print::line("");
-        table(&status.agents, now).print();
+        if client.has_config_errors() {
+            print_jobs_without_agents(client, &status, now).await?;
+        } else {
+            table(&status.agents, now).print();
+        }
         let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
         schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
         let mut lines = schedule_problems(&schedules, client.is_alone(), now);
@@ -152,6 +156,32 @@ impl StatusArgs {
         }
         Ok(())
     }
+}
+
+/// Prints the jobs that have not ended, instead of the agents. A config with errors does not tell which agents there are.
+async fn print_jobs_without_agents(
+    client: &Connection<'_>,
+    status: &StatusView,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    const MAX_JOBS_SHOWN: u32 = 20;
+    let note = client.location().config_error_note();
+    print::prose(&format!("The agents cannot be read, because {note}."), 2);
+    let mut shown: Vec<ListedJob> = Vec::new();
+    for state in ["running", "pending"] {
+        let jobs: Page<ListedJob> = client.get(&format!("jobs?status={state}&limit={MAX_JOBS_SHOWN}")).await?;
+        shown.extend(jobs.items);
+    }
+    if shown.is_empty() {
+        return Ok(());
+    }
+    print::line("");
+    jobs::table(&shown, now).print();
+    if status.running + status.queued > shown.len() {
+        let (running, queued) = (status.running, status.queued);
+        print::prose(&format!("{running} jobs run, and {queued} wait; `cowhand jobs` lists all"), 2);
+    }
+    Ok(())
 }
 
 /// Prints why the store cannot be written, if there is a problem.

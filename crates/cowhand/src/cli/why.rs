@@ -94,7 +94,10 @@ impl WhyAnswer {
         print::line("");
         if self.firings.is_empty() {
             let ScheduleView { due_since, missed, next_run_at, .. } = &self.schedule;
-            let is_due = due_since.is_some() || missed.is_some() || next_run_at.is_some_and(|at| at <= now);
+            let is_due = due_since.is_some()
+                || missed.is_some()
+                || next_run_at.is_some_and(|at| at <= now)
+                || self.schedule.passed_while_off().is_some();
             print::line(if is_due { "It has not fired yet." } else { "It has never been due." });
         } else {
             firings::table(&self.firings, now).print();
@@ -247,10 +250,9 @@ fn describe_state(
     lines.extend(describe_next(view, is_alone, now));
     let hypothetical_note = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, hypothetical_note) {
-        lines.push(format!(
-            "If it were due now, it would not run: {}",
-            with_full_stop(&print::one_line(note, 400))
-        ));
+        let result = result_if_due(view);
+        let note = with_full_stop(&print::one_line(note, 400));
+        lines.push(format!("If it were due now, {result}: {note}"));
     }
     if let Some(failed) = &view.failed_attempt {
         lines.push(format!("A job waits for a retry: {}", with_full_stop(&print::one_line(failed, 400))));
@@ -284,6 +286,19 @@ fn describe_state(
         lines.push(format!("{what}: {}", print::one_line(error, 600)));
     }
     lines
+}
+
+/// Describes what a due time would do now, in spite of the reason in `skip_note`.
+fn result_if_due(view: &ScheduleView) -> &'static str {
+    match (view.skip_note_reason, view.kind.as_str(), view.skip_until) {
+        // The firing makes a job, and only the job waits.
+        (Some(SkipReason::UsageLimit), ..) | (Some(SkipReason::OverBudget), "delay", _) => "its job would wait",
+        // A cron firing waits only for running jobs, whose end is not known.
+        (Some(SkipReason::OverBudget), "interval", _) | (Some(SkipReason::OverBudget), "cron", None) => {
+            "it would wait"
+        }
+        _ => "it would not run",
+    }
 }
 
 fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> String {
@@ -335,6 +350,9 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
                     String::new()
                 },
             )
+        }
+        ScheduleStatus::Finished if let Some(note) = view.passed_while_off() => {
+            format!("{name} has finished: {note}.")
         }
         ScheduleStatus::Finished => {
             format!(

@@ -128,6 +128,23 @@ fn removed_lock_file_is_made_again() {
     wait_until("the end of the job", || (scene.job(&job)["status"] == "completed").then_some(()));
 }
 
+/// The daemon makes the socket and the lock file again. Until then, verbs wait and do not say that no daemon runs.
+#[test]
+fn verbs_wait_for_removed_socket_and_lock_file() {
+    let scene = Scene::started();
+    let daemon = scene.daemon();
+    for arguments in [&["status"][..], &["trigger", "worker"]] {
+        for file in ["sock", "daemon.lock"] {
+            fs::remove_file(scene.root.join(".cowhand").join(file)).unwrap();
+        }
+        let said = scene.run(arguments);
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}{}", said.stdout, said.stderr);
+        assert!(!said.stdout.contains("not running"), "{arguments:?}: {}", said.stdout);
+        wait_until("the lock file", || scene.root.join(".cowhand/daemon.lock").exists().then_some(()));
+    }
+    assert_eq!(scene.daemon(), daemon);
+}
+
 /// An older version locks only the file, so its daemon can start after the file was removed. The first daemon then
 /// leaves its agents to the second daemon.
 #[test]

@@ -56,6 +56,9 @@ fn used_up_provider_holds_jobs_until_unpark() {
     assert!(why.contains(used_up), "{why}");
     let idle = scene.run(&["why", "second/idle"]).stdout;
     assert!(idle.contains("A job of this schedule would wait, until ") && idle.contains(used_up), "{idle}");
+    let yearly = scene.run(&["why", "second/yearly"]).stdout;
+    let yearly = yearly.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(yearly.contains(&format!("If it were due now, its job would wait: {used_up}")), "{yearly}");
     let list = scene.run(&["schedule", "list"]).stdout;
     let of_idle = list.lines().find(|line| line.contains("second/idle")).unwrap();
     assert!(of_idle.contains("usage_limit: shared is used up"), "{list}");

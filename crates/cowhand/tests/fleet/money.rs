@@ -343,6 +343,67 @@ agents:
     assert_eq!((&usage["jobs"][0]["tokens"], &usage["jobs"][0]["cost_usd"]), (&1000.into(), &Value::Null));
 }
 
+/// All lists and the budgets contain what the running attempt has reported so far. After its end, they show the same.
+#[test]
+fn usage_contains_what_running_attempts_have_reported() {
+    let scene = Scene::with(&format!(
+        r#"
+budget: {{per_day_usd: 1, timezone: {}}}
+agents:
+  - name: slow
+    runtime: command
+    command: [sh, -c, "echo '{{\"type\":\"assistant\",\"content\":\"call\",\"model\":\"m\",\"usage\":{{\"input_tokens\":1000,\"cost_usd\":0.2}}}}'; while [ ! -e go ]; do sleep 0.05; done"]
+    work_source: {{type: files, path: tasks}}
+    schedules:
+      tasks: {{type: interval, interval: 1h, prompt: Work.}}
+"#,
+        zone()
+    ));
+    std::fs::create_dir(scene.root.join("tasks")).unwrap();
+    scene.write("tasks/one.md", "---\ntitle: Mend the roof\n---\nMend it.\n");
+    scene.start();
+    let yesterday = || {
+        let day = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::get(zone()).unwrap()).date();
+        day.yesterday().unwrap().to_string()
+    };
+    let check = |usage: &Value, state: &str| {
+        for sum in
+            ["/total", "/agents/0", "/schedules/0", "/models/0", "/work_items/0", "/jobs/0", "/days/29"]
+        {
+            let shown = usage.pointer(sum).unwrap_or_else(|| panic!("{sum}: {usage:#}"));
+            assert_eq!(shown["cost_usd"], 0.2, "{state} {sum}: {usage:#}");
+            if sum != "/models/0" {
+                assert_eq!(shown["attempts"], 1, "{state} {sum}: {usage:#}");
+            }
+        }
+        assert_eq!(
+            (&usage["budgets"][0]["spent"], &usage["jobs"][0]["status"]),
+            (&0.2.into(), &state.into())
+        );
+        for by in ["day", "agent", "model", "schedule", "work-item", "job"] {
+            let said = scene.run(&["usage", "--by", by]).stdout;
+            assert!(said.contains("$0.20, 1,000 tokens, 1 attempt"), "{said}");
+            assert_eq!(said.matches("$0.20").count(), 3, "the sum, the row and the budget: {said}");
+        }
+        // Days without now.
+        let past = scene.json(&["usage", "--until", &yesterday()]);
+        assert_eq!(
+            (&past["total"]["attempts"], &past["jobs"], &past["work_items"]),
+            (&0.into(), &Value::Array(vec![]), &Value::Array(vec![]))
+        );
+        assert_eq!(scene.json(&["usage", "--agent", "slow"])["jobs"].as_array().unwrap().len(), 1);
+    };
+    let usage = wait_until("the first report", || {
+        Some(scene.json(&["usage"])).filter(|usage| usage["budgets"][0]["spent"] == 0.2)
+    });
+    check(&usage, "running");
+    scene.write("go", "");
+    let usage = wait_until("the end of the job", || {
+        Some(scene.json(&["usage"])).filter(|usage| usage["jobs"][0]["status"] == "completed")
+    });
+    check(&usage, "completed");
+}
+
 /// Every sum has the field, as the lists of jobs do. The tool `usage` for assistants gives the same answer.
 #[test]
 fn a_cost_that_is_not_known_is_null_in_usage() {

@@ -254,7 +254,7 @@ fn job_delete_removes_ended_job() {
 /// Errors in the config do not make its agents removed ones, whose jobs somebody should cancel.
 #[test]
 fn agents_of_a_config_with_errors_are_not_called_removed() {
-    let config = "agents:\n  - name: a\n    runtime: command\n    command: [sleep, '50']\n    schedules: {m: {type: manual}}\n";
+    let config = "agents:\n  - name: a\n    runtime: command\n    command: [sleep, '50']\n    schedules:\n      m: {type: manual}\n      c: {type: cron, cron: '@yearly', prompt: Go.}\n";
     let scene = Scene::with(config);
     scene.start();
     let first = scene.json(&["trigger", "a", "m"])["id"].as_str().unwrap().to_owned();
@@ -263,16 +263,36 @@ fn agents_of_a_config_with_errors_are_not_called_removed() {
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
     for broken in [config.replace("runtime:", "runtme:"), format!("{config}: [")] {
         scene.write("cowhand.yaml", &broken);
-        for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/m"], &["job", &second]] {
+        for verb in [
+            &["status"][..],
+            &["status", "a"],
+            &["why", "a"],
+            &["why", "a/m"],
+            &["job", &second],
+            &["schedule", "next"],
+            &["schedule", "next", "a/c"],
+            &["schedule", "show", "a/c"],
+        ] {
             let said = scene.run(verb);
             let said = words(&format!("{}{}", said.stdout, said.stderr));
             assert!(said.contains("config has errors"), "{verb:?}: {said}");
+            if !verb.contains(&"job") {
+                assert!(said.contains("cannot be read, because the config has errors"), "{verb:?}: {said}");
+            }
+            assert!(!said.contains("nothing fires by the clock"), "{verb:?}: {said}");
             assert!(
                 !said.contains("not in the config") && !said.contains("cowhand cancel"),
                 "{verb:?}: {said}"
             );
         }
     }
+    // The jobs that have not ended are shown without their agents.
+    let status = scene.run(&["status"]).stdout;
+    for (job, state) in [(&first, "running"), (&second, "pending")] {
+        let row = status.lines().find(|line| line.starts_with(job.as_str()));
+        assert!(row.is_some_and(|row| row.contains(state)), "{status}");
+    }
+    assert_eq!(scene.json(&["status"])["running"], 1);
     scene.write("cowhand.yaml", config);
     scene.start();
     assert_eq!(scene.job(&second)["status"], "pending");

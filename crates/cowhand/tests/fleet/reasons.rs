@@ -45,6 +45,63 @@ fn fired_delay_is_finished() {
     });
 }
 
+/// A person disables the delay before its time, and enables it after its time.
+#[test]
+fn delay_whose_time_passed_while_it_was_off_does_not_run() {
+    let config = |time: &str, enabled: &str| {
+        format!(
+            "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      once: {{type: delay, run_at: '{time}'}}
+      in-file: {{type: delay, run_at: '2020-01-01T00:00:00Z', enabled: {enabled}}}
+"
+        )
+    };
+    let time = (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3)).to_string();
+    let scene = Scene::with(&config(&time, "false"));
+    scene.start();
+    assert_eq!(scene.run(&["schedule", "disable", "a/once"]).code, Some(0));
+    let due: jiff::Timestamp = time.parse().unwrap();
+    wait_until("its time to pass", || (jiff::Timestamp::now() > due).then_some(()));
+    let enabled = scene.run(&["schedule", "enable", "a/once"]);
+    assert_eq!(enabled.code, Some(0), "{}", enabled.stderr);
+    assert!(enabled.stdout.contains("finished"), "{}", enabled.stdout);
+    scene.write("cowhand.yaml", &config(&time, "true"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    for name in ["once", "in-file"] {
+        let of = format!("a/{name}");
+        let shown = scene.json(&["schedule", "show", &of]);
+        assert_eq!(
+            (&shown["status"], &shown["over"], &shown["next_run_at"]),
+            (&"finished".into(), &true.into(), &serde_json::Value::Null),
+            "{shown:#}"
+        );
+        let said = why(&scene, &of).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&format!("{of} has finished: its time (20")), "{said}");
+        assert!(
+            said.contains(") passed while it was off, so it does not fire; `cowhand trigger a"),
+            "{said}"
+        );
+        assert!(!said.contains("never been due") && !said.contains("it fired"), "{said}");
+        let next = scene.run(&["schedule", "next", &of]).stdout;
+        assert!(next.contains("has no next firing: its time (20"), "{next}");
+        let refused = scene.run(&["schedule", "enable", &of]);
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.stderr.contains("passed while it was off"), "{}", refused.stderr);
+    }
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 0);
+    assert_eq!(scene.run(&["trigger", "a", "once", "--wait"]).code, Some(0));
+    // A new time arms it again.
+    scene.write("cowhand.yaml", &config("2020-01-02T00:00:00Z", "true"));
+    wait_until("the new time to fire", || {
+        (scene.json(&["jobs"]).as_array().unwrap().len() == 2).then_some(())
+    });
+    assert_eq!(scene.json(&["schedule", "show", "a/in-file"])["status"], "finished");
+}
+
 #[test]
 fn delay_with_running_job_does_not_wait() {
     let scene = Scene::with(

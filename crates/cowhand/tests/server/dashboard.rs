@@ -54,6 +54,22 @@ async fn login_links_are_created_by_owner_and_admins() {
     assert_eq!(enter(link.trim()).await, None);
     let page = scene.ask("GET", "/").header("cookie", &cookie).send().await.unwrap();
     assert_eq!(page.status().as_u16(), 200);
+    // The browser stays logged in if the daemon listens on another port, as with the port 0.
+    scene.kill();
+    scene.start(&["--listen", "127.0.0.1:0"]);
+    assert_ne!(scene.place(), place, "another port");
+    let page = scene.ask("GET", "/").header("cookie", &cookie).send().await.unwrap();
+    assert_eq!(page.status().as_u16(), 200);
+    // A browser sends the cookies of all fleets of a host to each of them.
+    let other = Scene::new();
+    let others_cookie = enter(other.run(&["dashboard"]).1.trim()).await.unwrap();
+    let name = |cookie: &str| cookie.split_once('=').unwrap().0.to_owned();
+    assert_ne!(name(&others_cookie), name(&cookie));
+    for fleet in [&scene, &other] {
+        let both = format!("{cookie}; {others_cookie}");
+        let page = fleet.ask("GET", "/").header("cookie", both).send().await.unwrap();
+        assert_eq!(page.status().as_u16(), 200);
+    }
     scene.kill();
     assert_eq!(scene.run(&["start", "-d", "--no-server"]).0, 0);
     let (code, _, said) = scene.run(&["dashboard"]);

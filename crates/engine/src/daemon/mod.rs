@@ -124,7 +124,8 @@ impl Daemon {
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let home = Home { state, node, job_key, event_before_start, lock: Mutex::new(lock) };
+        let home =
+            Home { state, node, store_mark: mark, job_key, event_before_start, lock: Mutex::new(lock) };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
         let agenda = Agenda::new(event_before_start);

@@ -10,7 +10,8 @@ use super::{Fleet, FleetError};
 impl Fleet {
     /// Enables a schedule and returns whether this changed the schedule. Due times and events that passed while the
     /// schedule was disabled do not fire later. A pause ends, the breaker is reset, and a schedule in the state `error`
-    /// is active again. A schedule that is disabled in its file, or finished, cannot be enabled.
+    /// is active again. A schedule that is disabled in its file, or finished, cannot be enabled. A delay whose time
+    /// passed while it was disabled is finished when it is enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let configured = self.find_with_current_files(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
@@ -21,9 +22,15 @@ impl Fleet {
             return Err(FleetError::OffInFile { agent, schedule, location, off_by_person });
         }
         let now = self.clock().now();
-        if record.is_some_and(|record| record.is_done()) && !off_by_person {
+        if record.as_ref().is_some_and(ScheduleRecord::is_done) && !off_by_person {
             let (agent, schedule) = name();
             return Err(FleetError::HasFired { agent, schedule });
+        }
+        let is_finished = |record: &&ScheduleRecord| record.is_finished(&configured, now);
+        let finished = record.as_ref().filter(is_finished);
+        if let Some(due) = finished.and_then(|record| record.passed_while_off(&configured)) {
+            let (agent, schedule) = name();
+            return Err(FleetError::PassedWhileOff { agent, schedule, due });
         }
         if let (Some(end), true) = (configured.timing.end_at, configured.is_over(now)) {
             let (agent, schedule) = name();

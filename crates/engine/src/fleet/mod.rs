@@ -44,7 +44,7 @@ use crate::doctor::Subject;
 use crate::herdctl::Import;
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
-use crate::state::{LockState, StateFolder};
+use crate::state::{LockState, StateFolder, StoreMark};
 use crate::tls::Certificate;
 use crate::trigger::Registry as Triggers;
 use cowhand_run::sandbox;
@@ -305,6 +305,11 @@ impl Fleet {
             triggers: self.engine.triggers.clone(),
             outside: self.engine.listens_outside(),
         }
+    }
+
+    /// Returns the id of the store and its location.
+    pub fn store_mark(&self) -> &StoreMark {
+        &self.engine.home.store_mark
     }
 
     /// Records the address on which the server listens. This address decides whether unsigned webhooks are accepted.

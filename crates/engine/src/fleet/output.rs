@@ -56,8 +56,9 @@ impl Fleet {
         self.engine.output_notifier.subscribe_all()
     }
 
-    /// Returns the result that the job's agent has stated, or its last message. For a running job, this is the last
-    /// message so far. Returns `None` if there is no message, or if the job ran on another machine.
+    /// Returns the final output of the last attempt: the result that the agent stated, else its last message, else the
+    /// last result of a tool, else its lines of text. For a running job, this is the final output so far. Returns `None`
+    /// if there is no output, or if the job ran on another machine.
     pub async fn result(&self, job: &JobId) -> Result<Option<String>, FleetError> {
         let job = self.job(job).await?.id().clone();
         result(self.state_folder(), job).await

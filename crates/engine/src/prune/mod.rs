@@ -1,8 +1,8 @@
 //! Removes jobs that `retention` does not keep.
 //!
 //! Rows are removed first, in one transaction with their event. Then the files are removed: at once, and again when the
-//! views reach that event. So no file is left if the process is killed after the transaction, a node on another machine
-//! also removes its files of the job, and no removed file is written again.
+//! views reach that event. The second removal has three effects. No file is left, even if the process is killed after
+//! the transaction. A node on another machine also removes its files of the job. No removed file is written again.
 
 pub mod files;
 pub(crate) mod workspaces;

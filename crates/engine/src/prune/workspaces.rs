@@ -99,8 +99,8 @@ pub(crate) async fn remove_all(
     result
 }
 
-/// Removes the directory of a workspace, and its branch if the branch has no commits of its own. The minder ends git
-/// with this process.
+/// Removes the directory of a workspace, and its branch if the branch has no commits of its own. If this process ends,
+/// the minder ends git.
 pub(crate) async fn remove(
     store: &Store,
     state: &StateFolder,

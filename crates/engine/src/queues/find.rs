@@ -15,7 +15,7 @@ use super::{ItemRows, ItemView, Queue, source_owners};
 use cowhand_store::Store;
 use cowhand_work::{SOURCE_READ_TIMEOUT, SourceOwner, WorkSourceError, with_timeout};
 
-/// The queues in which the item of a request is searched.
+/// The queues in which the item of a request is searched for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemScope<'a> {
     /// Only the queues of this agent.
@@ -60,7 +60,7 @@ impl NeededNames {
 }
 
 /// Returns all queues that have an item with this id. A queue that cannot be read is an error only if no other queue
-/// has the item, or if work on the item of that queue has failed.
+/// has the item, or if the store records failures of the item in that queue.
 pub(crate) async fn queues_with_item(
     queues: Vec<Queue>,
     id: &WorkItemId,

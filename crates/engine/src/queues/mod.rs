@@ -82,7 +82,7 @@ pub struct ItemView {
     pub agents: Vec<AgentName>,
     /// Reason why its result, or its release, could not be delivered to the source yet.
     pub last_error: Option<String>,
-    /// True if the source still has to receive the release of the item; false if it still has to receive a result.
+    /// True if the source still has to receive the release of the item, and not a result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub releasing: bool,
     /// After a release or completion: whether the source has not received it yet.
@@ -91,8 +91,8 @@ pub struct ItemView {
     /// Reason why it is left for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
-    /// Result of its last job, if the item's text has changed since and the result was therefore not delivered. Only
-    /// present in requests for one item.
+    /// Result of its last job, if the result was not delivered because the item had changed in its source. Only
+    /// present in the answer to a request for one item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_result: Option<DroppedResult>,
     /// Whether a release found that its source does not have it any more, so that the fleet has forgotten it.

@@ -1,6 +1,6 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::plan::{
     AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, SlotWait, Snapshot, free_places,
 };
@@ -19,8 +19,8 @@ use cowhand_store::LedgerRow;
 impl ScheduleView {
     /// Adds a note that explains why the schedule does not fire or why its jobs do not start, for example because of a
     /// pause, a budget, a usage limit, a requeue, a provider slot or the calendar. The first reason that applies is
-    /// used. A schedule that already waits for something else also gets the note, because it has to wait for this
-    /// reason afterwards.
+    /// used. A schedule that already waits for something else also gets the note, because this reason delays it after
+    /// that wait.
     pub(super) fn with_explanation(
         mut self,
         roster: &Roster,
@@ -35,9 +35,15 @@ impl ScheduleView {
             return self.with_note(SkipReason::Paused, Some(*until), reason.clone());
         }
         let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
-        let is_done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
+        let record = snapshot.schedules.get(&schedule.id);
+        let is_done = record.is_some_and(ScheduleRecord::is_done);
         if self.status == ScheduleStatus::Finished && is_delay && !is_done {
-            return self.with_note(SkipReason::NotDue, None, ClosedBy::EndAt.sentence());
+            let passed = record.and_then(|record| record.passed_while_off(schedule));
+            let note = passed.map_or_else(
+                || ClosedBy::EndAt.sentence(),
+                |due| passed_while_off_sentence(&self.agent, &self.schedule, due),
+            );
+            return self.with_note(SkipReason::NotDue, None, note);
         }
         if self.status == ScheduleStatus::Disabled
             && let Some(sentence) = waiting_work_note(agent, schedule, snapshot, now)
@@ -196,6 +202,19 @@ impl ScheduleView {
     }
 }
 
+/// Explains why a delay whose time passed while it was off does not fire, and what to do.
+pub(crate) fn passed_while_off_sentence(
+    agent: &AgentName,
+    schedule: &ScheduleName,
+    due: Timestamp,
+) -> String {
+    format!(
+        "its time ({due:.0}) passed while it was off, so it does not fire; `cowhand trigger {agent} {}` runs it, and a new \
+         `run_at` or `in` in its file arms it again",
+        shell_word(schedule.as_str())
+    )
+}
+
 fn at_next_tick(snapshot: &Snapshot, now: Timestamp) -> &'static str {
     if snapshot.has_daemon(now) { "at the daemon's next tick" } else { "when a daemon starts" }
 }
@@ -259,7 +278,7 @@ fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opt
         .next()
 }
 
-/// Explains why the oldest job of the schedule with a failed attempt waits, and until when.
+/// Explains why the oldest job of the schedule that waits for a retry still waits, and until when.
 fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.next_retry(schedule.id, now)?;
     Some((until, format!("{}: its last attempt failed and will be retried", job.id)))

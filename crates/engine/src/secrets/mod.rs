@@ -25,8 +25,8 @@ use cowhand_work::SourceContext;
 /// from variables. `agent` is an additional agent, which need not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let known = Redactor::clone(&redactor(loaded));
-    // Most agents are in the config, so that their secrets are known. The cost of a job must not depend on the number of
-    // agents, and finding the secrets of all agents is expensive.
+    // Only the secrets of `agent` are searched for here. The cost of a job must not depend on the number of agents, and
+    // finding the secrets of all agents is expensive.
     known.with_secrets(secrets_of(agent))
 }
 

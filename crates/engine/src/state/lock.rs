@@ -88,17 +88,22 @@ impl StateFolder {
         self.0.join(LOCK)
     }
 
+    pub fn has_lock_file(&self) -> bool {
+        self.lock_file().is_file()
+    }
+
     /// Returns whether a daemon holds the lock of the folder. Creates no file.
     pub fn is_locked(&self) -> bool {
-        if self.lock_file().is_file() {
+        if self.has_lock_file() {
             matches!(self.lock(), Ok(None))
         } else {
             matches!(self.try_lock_attempts(), Ok(AttemptsLock::HeldByOther))
         }
     }
 
-    /// Returns the pid of the daemon that holds the lock and answers on the owner's socket. Returns `None` for a fleet
-    /// without this socket, as in a program that uses the library, for an older version, and if the process has ended.
+    /// Returns the pid of the daemon that holds the lock and answers on the owner's socket. Returns `None` if the fleet
+    /// has no such socket (for example in a program that uses the library), if the daemon is of an older version, or if
+    /// the process has ended.
     pub fn lock_holder(&self) -> Option<u32> {
         self.pid_after("")
     }

@@ -48,8 +48,8 @@ where
     assert_stops(make(), &shutdown, drop_sender, "the sender was dropped while the strategy waits").await;
 }
 
-/// Calls the strategy again and again, as the runner does, and shuts it down after [`MID_WORK_AFTER`]. The shutdown and the
-/// calls are in one task, so the strategy is not in the middle of a poll at that time.
+/// Calls the strategy again and again, as the runner does, and shuts it down after [`MID_WORK_AFTER`]. The shutdown and
+/// the calls are in one task, so no code of the strategy runs at that moment: its future is waiting.
 async fn assert_stops(
     mut strategy: Box<dyn TriggerStrategy>,
     shutdown: &watch::Receiver<bool>,

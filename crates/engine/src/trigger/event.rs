@@ -1,7 +1,7 @@
 //! The strategy for events of the fleet: it follows the stored event log. Each schedule has its own cursor.
 //!
-//! The cursor in the store moves in the same transaction as the firing of an event. The strategy itself remembers how
-//! far it has read, and moves the cursor after [`MAX_EVENTS_READ_AGAIN`] events that were not for its schedule.
+//! The cursor in the store moves in the transaction that records the firing for an event. The strategy itself remembers
+//! how far it has read, and moves the cursor after [`MAX_EVENTS_READ_AGAIN`] events that were not for its schedule.
 
 use std::time::Duration;
 

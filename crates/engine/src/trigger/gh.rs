@@ -85,7 +85,7 @@ impl Gh {
         Ok(listed)
     }
 
-    /// Returns the permission of a person in the repository; `host` is the host of a GitHub Enterprise.
+    /// Returns the permission of a person in the repository; `host` is the host of a GitHub Enterprise server.
     pub(super) async fn permission(
         &self,
         login: &str,

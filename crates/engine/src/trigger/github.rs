@@ -17,7 +17,7 @@ use cowhand_work::github::{IssueOrPull, Lists, PullDetails};
 pub struct GithubAccess {
     pub owner: String,
     pub repo: String,
-    /// Address of the API of a GitHub Enterprise; `None` for `github.com`.
+    /// Address of the API of a GitHub Enterprise server; `None` for `github.com`.
     pub api_url: Option<String>,
     pub auth: Auth,
     pub backend: GithubBackend,

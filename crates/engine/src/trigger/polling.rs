@@ -77,8 +77,8 @@ impl PollingStrategy {
     }
 
     /// Returns the wait before the next fetch: the interval, and after errors also [`ERROR_BACKOFF`]. A wait that the
-    /// source asked for replaces both. The first poll can be immediate, and the second poll after a wake waits for
-    /// [`SECOND_POLL_AFTER`] or for a shorter interval.
+    /// source asked for replaces both. The first poll can be immediate. The wait for the second poll after a wake is
+    /// [`SECOND_POLL_AFTER`] or the interval, whichever is shorter.
     fn delay(&self) -> Duration {
         let backoff = match self.consecutive_errors {
             0 => Duration::ZERO,

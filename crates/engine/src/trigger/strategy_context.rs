@@ -76,8 +76,8 @@ impl StrategyContext {
         &self.services.clock
     }
 
-    /// Parses the value of `with:`, an empty map if the trigger is not `custom`. An error is fatal, because only a
-    /// person can fix it.
+    /// Parses the value of `with:`. If the trigger is not `custom`, parses an empty map. An error is fatal, because
+    /// only a person can fix it.
     pub fn with<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         let with = match &self.trigger {
             TriggerConfig::Custom { with, .. } => with.clone(),

@@ -1,5 +1,5 @@
-//! Signals about changed repositories to the strategies that poll them, and the minimum interval of wakes of schedules
-//! that take work from a repository.
+//! The signals that tell strategies about a change in a repository that they poll, and the minimum interval between two
+//! wakes of a schedule that takes work from a repository.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

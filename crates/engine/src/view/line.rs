@@ -26,7 +26,7 @@ pub fn one_line(text: &str, longest: usize) -> String {
     short
 }
 
-/// Joins the non-empty lines of a text, as [`plain`] text, with ` ⏎ ` to one line.
+/// Joins the non-empty lines of a text into one line of [`plain`] text, with ` ⏎ ` between them.
 pub fn joined_lines(text: &str) -> String {
     let text = plain(text).replace('\t', " ");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
@@ -53,7 +53,7 @@ pub fn folded(text: &str, longest: usize) -> String {
 /// Removes terminal escape sequences and control characters, except line ends and tabs, from a text. Characters that
 /// change the writing direction are shown by their code point.
 pub fn plain(text: &str) -> String {
-    // Most text is plain already. Without branches, so that the compiler checks many bytes at once.
+    // Most text is plain already. The check has no branches, so that the compiled code checks many bytes at once.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     if text.bytes().fold(true, |all, byte| all & is_plain(byte)) {
         return text.to_owned();
@@ -163,8 +163,8 @@ fn readable_in(line: &str, styled: fn(String, Style) -> String) -> Option<String
     }
 }
 
-/// Returns the text of a line that consists of a text, as most lines do. It is read without building a message. Returns
-/// `None` for any other line.
+/// Returns the text of a `system` message that has only a text, as most lines are. Reads the line without building an
+/// [`OutputMessage`]. Returns `None` for any other line.
 fn text_of(line: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -47,7 +47,7 @@ pub struct Views {
     started_at: Timestamp,
     /// The last event that the files show.
     cursor: EventPosition,
-    /// True if the store was found to contain the event of the cursor of an earlier daemon.
+    /// True once the cursor of an earlier daemon is checked: the store contains its event, or the cursor was reset.
     is_cursor_checked: bool,
     /// Jobs with files that could not be written or removed, to be tried again, also by a later daemon. They do not
     /// delay other jobs.
@@ -103,8 +103,8 @@ impl Views {
         std::mem::take(&mut self.removed)
     }
 
-    /// Restores files of the newest jobs that somebody deleted or changed, and writes the changes since the last run. A
-    /// changed `output.log` is not restored.
+    /// Restores the files of the newest jobs if somebody deleted or changed a file, and writes the changes that an
+    /// earlier daemon did not write. A changed `output.log` is not restored.
     pub async fn repair(&mut self, store: &Store, fleet: &Arc<Loaded>, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MAX_MENDED_JOBS).await? {
@@ -125,8 +125,8 @@ impl Views {
         self.write_state(store, fleet, now).await
     }
 
-    /// Writes each job with an event since the last call, and tries failed changes again. Does nothing if there was no
-    /// event and no failed change.
+    /// Writes each job with an event since the last call, and tries failed changes again. If there was no event and no
+    /// failed change, writes only `state.yaml`, and only if it is not up to date.
     pub async fn catch_up(
         &mut self,
         store: &Store,
@@ -182,7 +182,8 @@ impl Views {
         self.state_file.write(&self.state, store, fleet, self.started_at, now).await
     }
 
-    /// Writes `state.yaml` at the next call without a pause, because no later call will write it.
+    /// Ends the pause before the next write of `state.yaml`. The daemon does this before its last call, because no
+    /// later call would write the file.
     pub fn end_pause(&mut self) {
         self.state_file.end_pause();
     }

@@ -16,8 +16,8 @@ use super::visible::is_control;
 /// Characters that the escapes of plain text stand for.
 const ESCAPABLE_CHARACTERS: [char; 5] = ['\n', '\t', '"', '/', '\\'];
 
-/// Finder of the longest part of each secret that has only one form in plain text, and of the prefixes of tokens.
-/// Without a finder, no text is clean.
+/// Finder of the prefixes of tokens and of one part of each secret: the longest part that has only one form in plain
+/// text. Without a finder, no text is clean.
 #[derive(Clone)]
 pub(super) struct CleanCheck(Option<Arc<Finder>>);
 
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(redactor.redact_line("a //\"\\/\" b"), "a *** b");
     }
 
-    /// Writes a text as JSON some times, each time in one of several forms.
+    /// Writes a text as JSON once for each level, each time in one of several forms.
     fn written(text: &str, levels: &[u8]) -> String {
         levels.iter().fold(text.to_owned(), |text, level| {
             let text = serde_json::to_string(&text).unwrap();

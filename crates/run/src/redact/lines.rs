@@ -92,6 +92,10 @@ impl Following {
         Self(following)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds to `found` the ranges of the lines of a secret that follow its masked line `line`, which ends at `end`.
     pub(super) fn add_after(&self, line: &str, text: &[u8], end: usize, found: &mut Vec<Range<usize>>) {
         let (mut line, mut end) = (line, end);

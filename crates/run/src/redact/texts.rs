@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::Redactor;
 use super::advice::with_placeholders;
 
-/// Keys of free text that people, agents and outside systems write, and of paths, because the config can put the value
-/// of a variable into a path. Other values are ids, names of agents and schedules, times, states and numbers, which a
-/// mask would make invalid. The name of a queue can be masked, because a request can also name the queue by its masked
-/// name.
+/// Keys of free text that people, agents and outside systems write, and keys of paths. Paths are masked because the
+/// config can put the value of a variable into a path. Other values are ids, names of agents and schedules, times,
+/// states and numbers, which a mask would make invalid. The name of a queue can be masked, because a request can also
+/// name the queue by its masked name.
 const FREE_TEXT_KEYS: [&str; 27] = [
     "certificate_problem",
     "prompt",

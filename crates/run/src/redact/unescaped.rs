@@ -110,8 +110,8 @@ fn unit(rest: &[u8]) -> Option<u32> {
 /// Returns where an incomplete escape begins at the end of a text; `None` if there is no incomplete escape. The next
 /// piece of text may complete the escape. The first half of a surrogate pair counts as incomplete.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
-    // The last backslash is searched within this number of bytes. At most five bytes follow the last backslash of an
-    // incomplete escape.
+    // The last backslash is searched within this number of bytes. That is more than enough: at most five bytes follow
+    // the last backslash of an incomplete escape.
     const MAX_ESCAPE_BYTES: usize = 32;
     let bytes = text.as_bytes();
     let from = bytes.len().saturating_sub(MAX_ESCAPE_BYTES);

@@ -158,7 +158,7 @@ impl Codex {
         }
     }
 
-    /// Returns the usage of this attempt by Codex's record, for a turn that is not finished.
+    /// Returns the usage of this attempt as Codex's record states it, for a turn that is not finished.
     fn recorded(&self) -> Option<JobUsage> {
         let used = rollout::used(self.home.as_deref()?, self.session_id.as_deref()?).since(self.before);
         (!used.is_unused()).then(|| self.usage_of(used))

@@ -116,7 +116,7 @@ impl Gemini {
         Self { chat: ChatRecord::starting_now(environment), ..Self::default() }
     }
 
-    /// Returns the text that was held back as a partial message, then the whole text so far as one message.
+    /// Returns a partial message with the text that was held back, and then a message with the whole text so far.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let rest = self.pieces.rest(&self.redactor);
         self.text_so_far += &rest;

@@ -110,7 +110,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
     if let Some(why) = ability::refusal(requested.kind) {
         return Err(refused(why));
     }
-    // A config is checked when it is read, but a roster that a program builds is not.
+    // A config is checked when it is read, but a roster that was built without a config is not.
     if let Some(why) = requested.contradiction() {
         return Err(refused(SandboxError::Contradiction(why)));
     }
@@ -293,8 +293,8 @@ fn writable_paths(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<Pa
     for requested in &input.requested.write {
         write.push(resolve_allowed(input, requested, hidden)?);
     }
-    // The parts of a repository inside a writable folder are not added: they are writable anyway, and the agent could
-    // replace them with links at any time.
+    // If the repository lies in a writable folder, its parts are not added: they are writable anyway, and the agent
+    // could replace them with links at any time.
     let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
     let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
     write.extend(parts);

@@ -1,5 +1,5 @@
-//! Protects the files that cowhand reads: an agent must not create, move or replace them by a link, even in a folder
-//! where it may write.
+//! Protects the files that cowhand reads: an agent must not create or move them, or replace them by a link, even in a
+//! folder where it may write.
 //!
 //! A mount protects only a path that exists. So an empty file or folder is created for a missing name before the agent
 //! starts. It is not removed later, because another agent may need it. The folders above it become mounts too, because

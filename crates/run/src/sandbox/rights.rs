@@ -15,8 +15,8 @@ const FCHMODAT2: i64 = 452;
 /// Bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
 const O_TMPFILE_BIT: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Returns rules that refuse each of these bits in every call that sets a mode. `mkdir` is not included, because it
-/// ignores the bits. `openat2` is not included, because `seccomp` refuses it completely.
+/// Returns rules that refuse the bits of [`SPECIAL_MODES`] in every call that sets a mode. `mkdir` is not included,
+/// because it ignores the bits. `openat2` is not included, because `seccomp` refuses it completely.
 pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
     let mut calls = RulesBySyscall::new();
     for (call, mode) in [
@@ -38,7 +38,7 @@ pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_open, 1),
     ] {
-        // Without one of these flags the mode is ignored and may have any value.
+        // With neither `O_CREAT` nor `O_TMPFILE`, the mode is ignored and may have any value.
         let mut rules = special(flags + 1, Some((flags, libc::O_CREAT)))?;
         rules.extend(special(flags + 1, Some((flags, O_TMPFILE_BIT)))?);
         calls.insert(call, rules);

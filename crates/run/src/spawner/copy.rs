@@ -1,4 +1,4 @@
-//! The steps that make a copy of the spawner a keeper. This file contains the unsafe calls of the spawner.
+//! The steps that turn a copy of the spawner into a keeper. This file contains the unsafe calls of the spawner.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use super::super::{descriptors, keeper};
 use super::SPAWNER_WORDS;
 use super::request::KeeperRequest;
 
-/// Exit code of a keeper that panicked, as the standard library has it.
+/// Exit code of a keeper that panicked, the same as the standard library uses.
 const PANICKED: i32 = 101;
 /// Positions of `arg_start`, `arg_end`, `env_start` and `env_end` among the fields of `/proc/PID/stat` after the name.
 const ARGUMENT_FIELDS: [usize; 2] = [45, 46];
@@ -48,7 +48,7 @@ pub(super) fn become_keeper(request: &KeeperRequest, launch: PreparedLaunch, sho
         shown.show(&[SPAWNER_WORDS[0], folder], &format!("{}={}", mark.0, mark.1))?;
         Ok::<_, io::Error>(keeper::keep_to_end(&request.folder))
     };
-    // A panic must not reach the code of the spawner above.
+    // A panic must not unwind into the code of the spawner that called this function.
     let code = match catch_unwind(AssertUnwindSafe(keep)) {
         Ok(Ok(true)) => 0,
         Ok(Ok(false)) => 1,
@@ -61,7 +61,7 @@ pub(super) fn become_keeper(request: &KeeperRequest, launch: PreparedLaunch, sho
     std::process::exit(code)
 }
 
-/// Makes the lock standard input and the log standard error, and closes every other descriptor of the spawner.
+/// Uses the lock as standard input and the log as standard error, and closes every other descriptor of the spawner.
 fn take_descriptors(launch: PreparedLaunch) -> io::Result<()> {
     let PreparedLaunch { lock, log } = launch;
     rustix::stdio::dup2_stdin(&lock)?;

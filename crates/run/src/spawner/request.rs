@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::attempt::PreparedLaunch;
 
-/// Length of the header of a request, which is the length of its text.
+/// Length of the header of a request. The header contains the length of the text that follows.
 const HEADER_BYTES: usize = size_of::<u64>();
 /// Descriptors that a request contains: the lock and the log of the keeper.
 const DESCRIPTORS: usize = 2;
@@ -44,7 +44,8 @@ impl KeeperRequest {
         socket.write_all(&message[sent..])
     }
 
-    /// Overwrites the values of the environment, so that later copies of the spawner do not contain secrets of this one.
+    /// Overwrites the values of the environment, so that later copies of the spawner do not contain the secrets of this
+    /// request.
     pub(super) fn clear(self) {
         for (_, value) in self.environment {
             let mut bytes = value.into_bytes();
@@ -53,8 +54,8 @@ impl KeeperRequest {
         }
     }
 
-    /// Returns whether the request can be sent and carried out: a path that is not UTF-8, and variables that a process
-    /// cannot set for itself, need an execution.
+    /// Returns whether the request can be sent and carried out. If the path is not UTF-8, or if the environment
+    /// contains a variable that a process cannot set for itself, the program has to be executed for the keeper.
     pub(super) fn is_possible(&self) -> bool {
         let is_valid = |(name, value): &(String, String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')

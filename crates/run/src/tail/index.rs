@@ -15,7 +15,8 @@ use crate::runtime::Reader;
 /// Size of the index above which all checkpoints except the first and the last are dropped.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 
-/// Positions in all files at one moment. A checkpoint that is written only borrows the reader.
+/// Positions in all files at one moment, and the state of the reader. A checkpoint that was read owns its reader; to
+/// write a checkpoint, a borrowed reader is enough.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Checkpoint<R = Reader> {
     pub(super) at: Timestamp,

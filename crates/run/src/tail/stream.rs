@@ -57,6 +57,17 @@ impl Stream {
             .map_or(0, |metadata| metadata.len()))
     }
 
+    /// Returns at most `most` bytes that precede the current line.
+    pub(super) fn before(&mut self, most: u64) -> anyhow::Result<Vec<u8>> {
+        let end = self.done.min(self.length()?);
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
+        let start = end.saturating_sub(most);
+        let mut bytes = vec![0; usize::try_from(end - start)?];
+        file.read_exact_at(&mut bytes, start)
+            .with_context(|| format!("cannot read {}", self.path.display()))?;
+        Ok(bytes)
+    }
+
     /// Returns the length of the gap at the current position, up to `end`. A gap has no data: an agent can extend its
     /// file without writing. Returns 0 without a gap, and for a short gap, which is read as zeros.
     pub(super) fn gap(&self, end: u64) -> u64 {

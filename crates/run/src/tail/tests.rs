@@ -466,13 +466,21 @@ fn an_agent_cannot_forge_lines_of_cowhand() {
 fn secrets_of_several_lines_are_masked() {
     let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nFG=\n-----END KEY-----";
     let secrets = vec!["line-one-secret\nline-two-secret".to_owned(), key.to_owned()];
-    let files = AttemptFiles::new();
-    let mut tail = Tailer::open(files.paths(), Reader::command(), Redactor::of(secrets), now()).unwrap();
-    files.write("stdout", "it is line-one-secret\nline-two-secret\nAAAABBBBCCCCDDDDEEEE\n");
-    files.write("stderr", "FG=\n");
-    tail.advance(now()).unwrap();
-    files.append("stdout", "FG=\nFG=\n");
-    tail.advance(now()).unwrap();
-    let expected = [text("it is ***"), text("***"), text("***"), stderr("FG="), text("***"), text("FG=")];
-    assert_eq!(files.messages(), expected);
+    // A restart of the daemon between two lines of a secret makes no difference.
+    for restarts in [false, true] {
+        let files = AttemptFiles::new();
+        let open =
+            || Tailer::open(files.paths(), Reader::command(), Redactor::of(secrets.clone()), now()).unwrap();
+        let mut tail = open();
+        files.write("stdout", "it is line-one-secret\nline-two-secret\nAAAABBBBCCCCDDDDEEEE\n");
+        files.write("stderr", "FG=\n");
+        tail.advance(now()).unwrap();
+        if restarts {
+            tail = open();
+        }
+        files.append("stdout", "FG=\nFG=\n");
+        tail.advance(now()).unwrap();
+        let expected = [text("it is ***"), text("***"), text("***"), stderr("FG="), text("***"), text("FG=")];
+        assert_eq!(files.messages(), expected, "restarts: {restarts}");
+    }
 }

@@ -1,8 +1,9 @@
 //! Other repositories from which a repository takes objects.
 //!
-//! A worktree shares its objects with its repository. An agent that may write there can add another repository to the
-//! list of these repositories, and create a branch with commits of the other repository. Those commits are then visible
-//! and pushed as if they belonged to this repository.
+//! A worktree uses the objects of its repository. The folder of these objects also contains the list of the other
+//! repositories. An agent that may write in this folder can add a repository to the list, and create a branch with
+//! commits of the added repository. Those commits are then visible and pushed as if they belonged to the worktree's
+//! repository.
 
 use std::path::Path;
 use std::time::SystemTime;

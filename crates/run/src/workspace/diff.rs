@@ -52,8 +52,8 @@ struct Compared {
 /// Returns the diff. Lines that begin with `# cowhand:` are notes for the reader, for example that the diff was cut,
 /// that it does not show some changes, or that the agent changed git's data about the workspace. `scratch` is a file
 /// that may be written; `since` is when the job was created. The error [`WorkspaceError::Gone`] is final: neither the
-/// directory nor its branch exists. After any other error, a diff may be possible later. If the
-/// daemon ends, the minder ends its git.
+/// directory nor its branch exists. After any other error, a diff may be possible later. If the daemon ends, the minder
+/// ends the git process that it runs.
 pub fn diff(
     workspace: &Workspace,
     scratch: &Path,
@@ -120,9 +120,9 @@ fn compare_tree(
         known => known,
     };
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
-    // The copy of the agent's index is replaced by a new index, unless a filter is disabled or the checkout is sparse:
-    // with a new index, every file with the filter would look changed, and every file outside the checkout would look
-    // deleted.
+    // The copy of the agent's index is replaced by a new index, unless a filter is disabled or the checkout is sparse.
+    // In these two cases, a new index would make every file with the filter look changed, or every file outside the
+    // checkout look deleted.
     if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
         missing_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
@@ -250,8 +250,8 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
-/// Compares the commits on the branch of a workspace whose directory is gone with its base. `why` states that the
-/// directory is gone; it is the error if the branch does not exist either.
+/// Compares the branch of a workspace with its base, for a workspace whose directory is gone. `why` states that the
+/// directory is gone; this error is returned if the branch does not exist either.
 fn compare_branch(
     workspace: &Workspace,
     why: WorkspaceError,
@@ -273,7 +273,7 @@ fn compare_branch(
 mod tests {
     use super::*;
 
-    /// The state folder can have such a path, if a link leads from there to the workspaces.
+    /// The state folder can have a path that is not UTF-8, if a link leads from there to the workspaces.
     #[test]
     fn the_temporary_files_can_have_any_path() {
         let folder = tempfile::tempdir().unwrap();

@@ -11,17 +11,17 @@ use super::error::WorkspaceError;
 use super::git::Git;
 use super::hidden::MAX_BASE_BYTES;
 
-/// Removes the flags from a copy of the agent's index. Only a file that is missing in the workspace, and outside the
-/// sparse checkout of the repository too, keeps `skip-worktree`. `repository` has the repository's own index.
+/// Removes the flags from a copy of the agent's index. Only a file that is missing in the workspace, and that is also
+/// outside the sparse checkout of the repository, keeps `skip-worktree`. `repository` uses the repository's own index.
 pub(super) fn clear(git: &Git, repository: &Git, tree: &Path) -> Result<(), WorkspaceError> {
     let listed = list(git)?;
-    // A file with a merge conflict has no flags (`M`), and git refuses to change them.
+    // A file with a merge conflict (tag `M`) has no flags, and git refuses to set or remove flags of such a file.
     let flagged = || entries(&listed).filter(|(tag, _)| !matches!(tag, b'H' | b'M'));
     if flagged().next().is_none() {
         return Ok(());
     }
-    // Without this list, a removed file could not be distinguished from a file outside the sparse checkout. So an error
-    // is returned, and the diff is made when git can read the index of the repository.
+    // Without this list, a removed file could not be distinguished from a file outside the sparse checkout. So it is an
+    // error if git cannot read the index of the repository; the diff is made later.
     let of_repository = list(repository)?;
     let is_inside = |(tag, name): (u8, &'_ [u8])| (!tag.eq_ignore_ascii_case(&b'S')).then(|| name.to_owned());
     let inside: HashSet<Vec<u8>> = entries(&of_repository).filter_map(is_inside).collect();
@@ -33,8 +33,8 @@ pub(super) fn clear(git: &Git, repository: &Git, tree: &Path) -> Result<(), Work
     git.flag("--no-skip-worktree", &hiding)
 }
 
-/// Makes git compare the content of each file, and not only its size and times, which the agent can choose. Git reads a
-/// file that is not older than the index.
+/// Makes git compare the content of each file, and not only its size and times, which the agent can choose. Git reads
+/// each file that is not older than the index, so the index gets a very old time.
 pub(super) fn distrust_times(index: &Path) -> Result<(), WorkspaceError> {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     let file = File::options().write(true).open(index).map_err(WorkspaceError::file(index))?;

@@ -188,7 +188,7 @@ pub(super) struct Attributes {
 impl Attributes {
     /// Determines the options. `names` are the arguments that select what is compared.
     pub(super) fn of(git: &Git, repository: &Path, base: &str, names: &[&str]) -> Self {
-        // The config could name another attributes file, or make git treat every file as too big.
+        // The config could name another attributes file, or make git treat every file as too big for a diff.
         let set = ["-c", "core.attributesFile=/dev/null", "-c", "core.bigFileThreshold=512m"];
         let mut before: Vec<String> = set.map(str::to_owned).to_vec();
         let mut as_text = hides_text(repository).then(|| {

@@ -1,5 +1,5 @@
-//! Workspaces: a worktree or a clone for one job. It is created before the job's first attempt. The rule `cleanup`
-//! decides whether it is removed after the end of the job.
+//! Workspaces. A workspace is a worktree or a clone for one job. It is created before the job's first attempt. The rule
+//! `cleanup` decides whether it is removed after the end of the job.
 //!
 //! The `git` program does the work, in the repository of the agent's directory. Nothing here is async: callers use a
 //! blocking thread.

@@ -79,14 +79,16 @@ pub(super) fn restore(workspace: &Workspace) -> Result<Option<String>, Workspace
                 }
             }
             Err(error) if is_own => return Err(WorkspaceError::File { path: record, error }),
-            // A damaged record of another job does not stop this job. Git ends with an error or after its timeout.
+            // A damaged record of another job is not an error of this job. If git cannot read that record, git itself
+            // ends with an error or after its timeout.
             Err(error) => warn!("cannot restore the record of a worktree: {}: {error}", record.display()),
         }
     }
     Ok(note)
 }
 
-/// Removes the record, whatever is in it. The directory of the workspace does not exist, or is not complete.
+/// Removes the record, whatever is in it. To be called only while the directory of the workspace does not exist or is
+/// not complete.
 pub(super) fn remove(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let common = common(&Git::at(&workspace.repository))?;
     let Some(record) = path(&common, workspace) else { return Ok(()) };

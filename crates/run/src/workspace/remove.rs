@@ -28,7 +28,7 @@ pub enum RemainingPart {
 
 /// Removes a workspace, and its branch if no commit is lost. The call can be repeated, also after an interruption.
 /// `folder` contains all workspaces; a workspace outside it is an error. If the daemon ends, the minder ends
-/// its git.
+/// the git process that it runs.
 pub fn remove(
     workspace: &Workspace,
     folder: &Path,
@@ -198,7 +198,7 @@ fn drop_branch(
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    // Any agent could have written a dangling ref. It contains no commits, so git ignores it.
+    // Any agent could have written a dangling ref. It contains no commits, so `--ignore-missing` makes git ignore it.
     let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
     if git.run(&[own.as_slice(), &elsewhere].concat())? != "0" {
         return Ok(RemainingPart::Branch);

@@ -108,7 +108,8 @@ impl UnreadablePaths {
         readable
     }
 
-    /// Leaves files of the index out of the comparison: git ends with an error at the first file that it cannot read.
+    /// Leaves the unreadable files of the index out of the comparison: git would end with an error at the first such
+    /// file.
     pub(super) fn leave_out(&mut self, git: &Git) -> Result<(), WorkspaceError> {
         if self.files.is_empty() {
             return Ok(());

@@ -41,7 +41,8 @@ impl Committed {
 }
 
 impl Store {
-    /// Returns the newest known event, for [`Self::changed`]. Call it before reading events, so that none is missed.
+    /// Returns the number of the newest known event, for [`Self::changed`]. Call this before reading events, so that no
+    /// event is missed.
     pub fn committed(&self) -> i64 {
         *self.committed.newest.borrow()
     }

@@ -22,7 +22,7 @@ pub(super) fn is_unreachable(error: &DriverError) -> bool {
     matches!(error, DriverError::Postgres(PoolTimedOut | Io(_) | Tls(_)))
 }
 
-/// Returns the error for a server that does not answer or cannot write, if that is the cause.
+/// Returns the error for a server that does not answer, cannot write or refuses the request, if that is the cause.
 fn server_cause(error: &DriverError, location: impl Fn() -> String) -> Option<StoreError> {
     const DISK_FULL: &str = "53100";
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";

@@ -1,4 +1,4 @@
-//! The connection to SQLite or PostgreSQL: the layer below the files of the tables.
+//! The connection to SQLite or PostgreSQL: the layer below the other modules of this crate.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -24,7 +24,7 @@ use crate::{Database, Store};
 use cowhand_system::clock::Clock;
 
 /// Longest wait for a lock of the file, for a free connection or for an answer of the server. A longer wait is an
-/// error.
+/// error. The server has more time to answer a statement of a verb (`STATEMENT_TIMEOUT`).
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Query for the migrations that were applied to a store. A store without this table is new.
 pub(super) const APPLIED_MIGRATIONS: &str = "select version from _sqlx_migrations";
@@ -181,7 +181,7 @@ pub(crate) fn display_address(options: &PgConnectOptions) -> String {
 
 /// Creates a store under another name and renames it when it is complete, so that a killed start leaves no empty file.
 /// The file is synced once, before it gets its name: an interrupted creation starts again from the beginning, so the
-/// single migrations need no journal and no sync.
+/// single migrations need no journal on disk and no sync.
 fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
         location: location.to_owned(),

@@ -148,7 +148,7 @@ impl Shape {
     fn of(statement: &rusqlite::Statement<'_>) -> Self {
         let argument = |parameter| {
             let name = statement.parameter_name(parameter).unwrap_or_default();
-            // A statement without such a name fails when its arguments are bound.
+            // If a parameter has no name of the form `$N`, the statement fails when its arguments are bound.
             name.trim_start_matches('$').parse::<usize>().map_or(usize::MAX - 1, |number| number - 1)
         };
         Self {
@@ -199,7 +199,7 @@ impl SqliteRow {
 }
 
 /// The connections for reads. They are opened with the store: if the file is removed, a connection that is opened
-/// later would open another file, and the open connections can still read the removed file and save it in a backup.
+/// later would open another file. The connections that are already open can still read the removed file, for a backup.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers {
     idle: Arc<Mutex<Vec<SqliteConnection>>>,
@@ -214,7 +214,7 @@ impl Readers {
         Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(SQLITE_READERS)) })
     }
 
-    /// Runs `work`, which takes long, with a connection. Other tasks of this thread go on elsewhere.
+    /// Runs `work`, which takes long, with a connection. Other tasks of this thread continue on another thread.
     pub(crate) async fn run_long<T>(
         &self,
         work: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError>,
@@ -284,8 +284,8 @@ pub(crate) fn run_now<T>(verb: impl Future<Output = Result<T, StoreError>>) -> R
     verb.now_or_never().unwrap_or(Err(StoreError::Waited))
 }
 
-/// Runs `work` so that the other tasks of this thread go on on another thread. A runtime with one thread has no other
-/// place for them.
+/// Runs `work` so that the other tasks of this thread continue on another thread. In a runtime with one thread, they
+/// have to wait.
 fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

@@ -1,8 +1,8 @@
 //! Group commit on SQLite: one writer commits the queued verbs together.
 //!
 //! A sync costs the same for one change as for a hundred. Each verb runs in its own savepoint, unless it is alone in
-//! the transaction, so that a failure does not affect the other verbs. Callers get an answer only after the commit, and
-//! an error if the file was removed or replaced meanwhile, unless the commit is enough for them.
+//! the transaction, so that a failure does not affect the other verbs. Callers get an answer only after the commit. If
+//! the file was removed or replaced meanwhile, the answer is an error, unless the commit is enough ([`SuccessIf`]).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

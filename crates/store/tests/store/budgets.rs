@@ -89,7 +89,7 @@ fn completed(usage: Option<JobUsage>) -> Settlement {
 }
 
 async fn spent(store: &Store) -> u64 {
-    let rows = store.spent(Timestamp::MIN, at(1_000_000_000)).await.unwrap();
+    let rows = store.spent(Timestamp::MIN, at(1_000_000_000), Timestamp::MAX).await.unwrap();
     let microdollars = |dollars: Option<f64>| Amount::of(&cost(dollars.unwrap_or_default())).microdollars;
     rows.iter().map(|row| microdollars(row.usage.cost_usd)).sum()
 }
@@ -281,7 +281,7 @@ async fn an_unreported_cost_is_assumed(db: TestDb) {
     let later = at(1) + LEASE + LEASE;
     store.settle_expired(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
     assert_eq!(spent(&store).await, 4_000_000);
-    let jobs = store.spent_on_jobs(None, at(0), at(1_000_000), 10).await.unwrap();
+    let jobs = store.spent_on_jobs(None, at(0), at(1_000_000), at(2), 10).await.unwrap();
     let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
     assert_eq!(of_jobs, [(second, 3_000_000), (first, 1_000_000)]);
     // An assumed cost does not count as the highest cost of an attempt.
@@ -301,7 +301,10 @@ async fn a_command_that_uses_no_model_gets_no_reservation_later(db: TestDb) {
     assert!(matches!(claim(&store, &other, limits()).await, Claim::OverBudget(_)));
     store.settle(first, epoch, completed(None), Retry::default(), at(2)).await.unwrap();
     claimed(&store, &second, limits()).await;
+    // The other agent reserves the whole budget, and a further job that reserves nothing still starts.
     claimed(&store, &other, limits()).await;
+    let third = add(&store, hand_job()).await;
+    claimed(&store, &third, limits()).await;
 }
 
 async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
@@ -465,17 +468,21 @@ async fn items_and_jobs_have_their_sums(db: TestDb) {
         let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
         store.settle(id, epoch, completed(Some(cost(dollars))), Retry::default(), at(2)).await.unwrap();
     }
-    let items = store.spent_on_items(at(0), at(9), 9).await.unwrap();
+    let items = store.spent_on_items(at(0), at(9), at(9), 9).await.unwrap();
     let seen: Vec<_> =
         items.iter().map(|row| (row.item.as_str(), row.attempts, row.usage.cost_usd)).collect();
     assert_eq!(seen, [("files-7", 2, Some(1.5))]);
-    assert_eq!(store.spent_on_items(at(3), at(9), 9).await.unwrap(), [], "no attempt ended since");
-    assert_eq!(store.spent_on_items(at(0), at(2), 9).await.unwrap(), [], "its last attempt ended later");
-    let jobs = store.spent_on_jobs(None, at(0), at(9), 2).await.unwrap();
+    assert_eq!(store.spent_on_items(at(3), at(9), at(9), 9).await.unwrap(), [], "no attempt ended since");
+    assert_eq!(
+        store.spent_on_items(at(0), at(2), at(9), 9).await.unwrap(),
+        [],
+        "its last attempt ended later"
+    );
+    let jobs = store.spent_on_jobs(None, at(0), at(9), at(9), 2).await.unwrap();
     let seen: Vec<_> =
         jobs.iter().map(|row| (row.agent.as_str(), row.amount.microdollars, row.attempts)).collect();
     assert_eq!(seen, [("a", 3_000_000, 1), ("a", 1_000_000, 1)]);
-    let jobs = store.spent_on_jobs(Some(&"b".parse().unwrap()), at(0), at(9), 2).await.unwrap();
+    let jobs = store.spent_on_jobs(Some(&"b".parse().unwrap()), at(0), at(9), at(9), 2).await.unwrap();
     let seen: Vec<_> = jobs.iter().map(|row| (row.agent.as_str(), row.amount.microdollars)).collect();
     assert_eq!(seen, [("b", 500_000)], "more expensive jobs of other agents do not use up the limit");
 }

@@ -89,10 +89,10 @@ async fn items_and_sums_of_costs_are_carried_along(db: TestDb) {
     };
     assert_eq!(items.iter().map(|item| &item.state).collect::<Vec<_>>(), [&entry, &ItemState::Held]);
     let (first, last) = (at(0), at(3_600));
-    let sums = store.spent(first, last).await.unwrap();
+    let sums = store.spent(first, last, last).await.unwrap();
     let costs: Vec<_> = sums.iter().map(|sum| (sum.attempts, sum.usage.cost_usd, sum.assumed_usd)).collect();
     assert_eq!(costs, [(1, None, None), (0, Some(0.25), None)]);
-    let items = store.spent_on_items(first, last, 10).await.unwrap();
+    let items = store.spent_on_items(first, last, last, 10).await.unwrap();
     assert_eq!((items[0].usage.cost_usd, items[0].assumed_usd), (Some(0.25), None));
 }
 

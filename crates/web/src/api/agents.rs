@@ -61,7 +61,8 @@ pub struct AdoptedJob {
 }
 
 impl AdoptedJob {
-    /// States which names the job has. `place_of` is the agent that has adopted the schedule.
+    /// States which agent's name the job has and which agent's place it takes. `place_of` is the agent that has adopted
+    /// the schedule.
     pub fn sentence(&self, place_of: &AgentName) -> String {
         let Self { id, agent } = self;
         format!("{id} has the name of its former agent, {agent}, and takes a place of {place_of}")
@@ -133,7 +134,8 @@ pub(super) async fn clear(
     one(State(api), Path(agent)).await
 }
 
-/// Answer to a request that triggers an agent: the job or, if the daemon stops before there is one, the accepted firing.
+/// Answer to a request that triggers an agent: the job or, if the daemon stops before there is a job, the accepted
+/// firing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TriggerAnswer {
@@ -159,7 +161,8 @@ pub(super) async fn trigger_agent(
 /// Age after which a refused follow-up is no longer shown.
 const MAX_REFUSAL_AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Numbers of jobs that have not ended, and the agents and schedules that are no longer in the config.
+/// Numbers of running, unsettled and pending jobs, and the agents and schedules that are no longer in the config and
+/// still have jobs or firings.
 pub(super) struct AgentCounts {
     pub(super) running: usize,
     pub(super) unsettled: usize,
@@ -185,7 +188,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
         let last_job = last_job.map(|job| LastJob { unsettled: snapshot.unsettled.contains(&job.id), ..job });
-        // Only jobs of agents with `followups` may ask for a follow-up, so only their requests can be refused.
+        // Without `followups.max`, every request of the agent's jobs is refused. Such refusals are not shown.
         let refused = match &agent.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,

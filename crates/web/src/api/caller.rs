@@ -75,7 +75,8 @@ enum RefusedCaller {
     User(u32),
 }
 
-/// Refusals that were already reported: caller, method and endpoint. Repeated requests then do not fill the log.
+/// Refusals that were already reported: caller, method and endpoint. They are kept so that repeated requests do not
+/// fill the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refusals(Arc<Mutex<HashSet<(RefusedCaller, String, String)>>>);
 

@@ -59,9 +59,10 @@ impl Client {
             if client.is_some() || !state.is_locked() {
                 return Ok(client);
             }
-            // A fleet in another program has a lock and no socket. Its store can be read.
+            // A fleet in another program has a lock file without a pid, and no socket. Its store can be read. If the lock
+            // file was removed too, the daemon makes it again.
             let is_named = state.lock_holder().is_some() || state.starting_process().is_some();
-            if !is_named && began.elapsed() >= NAME_TIMEOUT {
+            if !is_named && state.has_lock_file() && began.elapsed() >= NAME_TIMEOUT {
                 return Ok(None);
             }
             if began.elapsed() >= SOCKET_TIMEOUT {

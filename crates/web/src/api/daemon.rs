@@ -45,7 +45,7 @@ pub struct StatusView {
     /// Work items that no agent takes before a person acts.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
-    /// Results of work that their source has not received yet; cowhand retries.
+    /// Results whose work source has not received them yet; cowhand tries again.
     #[serde(default)]
     pub untold: Vec<UndeliveredItem>,
     /// Agents that are no longer in the config and have jobs that have not ended, or firings without a job.
@@ -74,8 +74,8 @@ pub struct DaemonView {
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
     pub version: Option<String>,
-    /// Time since which the config on disk has errors, so that the previous one stays in use. The
-    /// errors are only for callers that may read the config.
+    /// Time at which the daemon last read the config, if it refused the config because of errors. The previous config
+    /// stays in use. The answer to a reload states the errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
     /// True if the config was refused because its file does not exist.

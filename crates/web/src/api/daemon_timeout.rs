@@ -20,7 +20,7 @@ use cowhand_engine::state::StateFolder;
 const CHECK_AFTER: Duration = Duration::from_secs(5);
 /// Time from the first check without an answer until the request fails.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
-/// Time limit for the answer to a check, after an earlier request of the command has failed with [`MAX_SILENCE`].
+/// Time limit for the answer to a check, after an earlier request of the command has failed because of [`MAX_SILENCE`].
 const LATER_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time of the first check that got no answer; `None` after an answer. All requests of a command share it, so that a

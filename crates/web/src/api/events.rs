@@ -105,7 +105,7 @@ struct EventLogReader {
 
 /// Number of events that are read together.
 const EVENTS_PER_READ: u32 = 100;
-/// Size of a part of an answer above which no more lines are added.
+/// Size in bytes from which on a part of an answer gets no more lines.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
 impl GrowingLines for EventLogReader {

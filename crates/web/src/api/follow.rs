@@ -17,7 +17,7 @@ pub(super) trait GrowingLines: Send + 'static {
     fn next_part(&mut self) -> impl Future<Output = Result<Option<LinesPart>, ApiProblem>> + Send;
 
     /// Waits until there may be lines that the last `next_part` did not return, including lines that arrived during
-    /// that call. It may rarely return without new lines.
+    /// that call. Sometimes returns although there are no new lines.
     fn wait_for_growth(&mut self) -> impl Future<Output = ()> + Send;
 }
 

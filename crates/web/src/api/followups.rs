@@ -28,8 +28,8 @@ pub struct FollowupRequest {
     /// Agent of the follow-up; unset means the agent of the job that requests it.
     pub agent: Option<AgentName>,
     pub prompt: Option<String>,
-    /// Minimum time from now until the start. `followups.min_interval` of the agents can make it longer; unset means
-    /// only `min_interval`.
+    /// Minimum time between the request and the start. `followups.min_interval` of the requesting agent and of the
+    /// follow-up's agent are further minimums; unset means that only these apply.
     pub after: Option<Interval>,
 }
 

@@ -142,8 +142,8 @@ pub struct JobView {
     /// Hook runs, in the order in which they run.
     #[serde(default)]
     pub hooks: Vec<HookRun>,
-    /// Workspace of the job; absent if the job has none of its own, if another job has taken it over, and if neither
-    /// the workspace nor its branch exists any more.
+    /// Workspace of the job; absent if the job has none of its own, if another job has taken it over, or if neither the
+    /// workspace nor its branch exists any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
     /// Reason why a pending job does not run.
@@ -456,12 +456,13 @@ impl GrowingLines for OutputLines {
     }
 }
 
-/// Final result of a job, as its agent wrote it.
+/// Final output of the last attempt of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobResult {
     pub job: JobId,
     pub status: JobStatus,
-    /// Result, or the result so far if the job has not ended. None if there is no output.
+    /// Result that the agent stated, else its last message, else the last result of a tool, else its lines of text.
+    /// If the job has not ended: the same, of the output so far. None if there is no output.
     pub result: Option<String>,
 }
 

@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq;
 use super::tokens::{hash, random_secret};
 use super::{Api, ApiProblem};
 
-/// Time for which a link works, in minutes, as sentences state it.
+/// Time for which a link works, in minutes, because messages state the time in minutes.
 pub const LINK_VALID_MINUTES: u64 = 10;
 const LINK_VALID_FOR: Duration = Duration::from_mins(LINK_VALID_MINUTES);
 /// Maximum number of links that nobody has opened yet. For a further link, the first of the list is removed.

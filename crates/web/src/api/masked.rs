@@ -14,8 +14,8 @@ const UNMASKED_PATHS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 pub(super) async fn mask_secrets(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_unmasked = UNMASKED_PATHS.iter().any(|path| request.uri().path().starts_with(path));
     let answer = next.run(request).await;
-    // Streams of lines need no masking here: job output is stored without secrets, and `EventLogReader` masks each event
-    // before it adds the event to the stream.
+    // Streams of lines need no masking here: job output is stored without secrets, and `EventLogReader` masks each
+    // event before it adds the event to the stream.
     if is_unmasked || !is_json(&answer) {
         return answer;
     }

@@ -1,8 +1,8 @@
 //! `/api/v1`: the API of a fleet, over HTTP on the owner's socket and the job socket, and over TCP with the access
 //! control of [`crate::server`].
 //!
-//! The command line sends its requests to the fleet through this API. When no daemon runs, it calls the same router
-//! without a socket, on the store alone: reads are answered, and endpoints that need a daemon fail with
+//! The command line sends its requests to the fleet through this API. When no daemon runs, the command line calls the
+//! same router without a socket, on the store alone: reads are answered, and endpoints that need a daemon fail with
 //! [`ApiProblem::no_daemon`].
 
 mod agents;
@@ -283,8 +283,8 @@ impl Api {
         Ok(snapshot)
     }
 
-    /// Returns those of the running jobs that have ended and are not settled. Empty if a daemon runs, because the daemon
-    /// settles them, and if the state folder cannot be read.
+    /// Returns which of these jobs have ended and are not settled. `running` has jobs that are running by the store.
+    /// Returns no jobs if a daemon runs, because the daemon settles them, or if the state folder cannot be read.
     async fn unsettled(&self, running: BTreeSet<JobId>) -> BTreeSet<JobId> {
         match &self.backend {
             ApiBackend::Daemon(_) => BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! The one form of an error that every endpoint returns.
+//! The form of errors, which is the same for all endpoints.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -227,7 +227,8 @@ impl From<FleetError> for ApiProblem {
             | FleetError::ScheduleOff { .. }
             | FleetError::OffInFile { .. }
             | FleetError::Finished { .. }
-            | FleetError::HasFired { .. } => Code::Conflict,
+            | FleetError::HasFired { .. }
+            | FleetError::PassedWhileOff { .. } => Code::Conflict,
             FleetError::MayNotAsk(_) => Code::Forbidden,
             FleetError::KeyWithoutSchedule
             | FleetError::UnusedValues

@@ -85,7 +85,8 @@ impl ApiProblem {
     }
 }
 
-/// Builds the problem for a removed job, with the time of the removal. For a deleted job, it also names the actor.
+/// Builds the problem for a removed job, with the time of the removal. The problem of a deleted job also names the
+/// actor.
 pub(super) fn removed_problem(RemovedJob { id, at, limit, by }: &RemovedJob) -> ApiProblem {
     let (verb, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

@@ -24,7 +24,7 @@ pub(super) struct Route {
     pub(super) handler: MethodRouter<Api>,
     pub(super) scope: Scope,
     pub(super) job_access: JobAccess,
-    /// Description in one sentence.
+    /// Description in one or two sentences.
     pub(super) about: &'static str,
     pub(super) params: Option<SchemaFn>,
     pub(super) body: Option<SchemaFn>,
@@ -176,8 +176,8 @@ impl Route {
         self
     }
 
-    /// Returns the handler, with checks that refuse inputs that the endpoint does not accept, and other callers than
-    /// the agent of a job if the endpoint is only for jobs.
+    /// Returns the handler with its checks. The checks refuse inputs that the endpoint does not accept. If the endpoint
+    /// is only for jobs, they also refuse every caller that is not the agent of a job.
     pub(super) fn guarded(self) -> MethodRouter<Api> {
         let accepted = AcceptedInputs {
             params: self.params.is_some(),

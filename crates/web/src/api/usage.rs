@@ -29,7 +29,8 @@ pub(super) struct UsageQuery {
     agent: Option<AgentName>,
 }
 
-/// Spending in a range of days, in the fleet's time zone. An attempt counts for the day on which it ended.
+/// Spending in a range of days, in the fleet's time zone. An attempt counts for the day on which it ended. A running
+/// attempt counts for today, with the usage that it has reported so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageView {
     pub since: Date,
@@ -42,10 +43,11 @@ pub struct UsageView {
     pub agents: Vec<AgentUsage>,
     pub models: Vec<UsageOfModel>,
     pub schedules: Vec<ScheduleUsage>,
-    /// Work items whose last attempt ended in the range, each with its total usage, which includes earlier attempts; at
-    /// most 100. Empty if the request names an agent.
+    /// Work items whose last attempt ended in the range, or has reported usage and still runs, each with its total usage,
+    /// which includes earlier attempts; at most 100. Empty if the request names an agent.
     pub work_items: Vec<ItemUsage>,
-    /// Jobs with an attempt that ended in the range, without pruned jobs; at most 100.
+    /// Jobs with an attempt that ended in the range, or that has reported usage and still runs, without pruned jobs; at
+    /// most 100.
     pub jobs: Vec<UsageOfJob>,
     /// Current state of the budgets.
     pub budgets: Vec<BudgetView>,
@@ -120,7 +122,7 @@ pub struct ScheduleUsage {
 pub struct ItemUsage {
     pub work_item: String,
     pub title: String,
-    /// End of its last attempt.
+    /// End of its last attempt; the present time while an attempt runs.
     pub last_at: Timestamp,
     #[serde(flatten)]
     pub total: Total,
@@ -132,7 +134,7 @@ pub struct UsageOfJob {
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
     pub status: JobStatus,
-    /// Number of attempts that ended in the range.
+    /// Number of attempts that ended in the range, and of the running attempt.
     pub attempts: u64,
     /// Tokens of all kinds.
     pub tokens: u64,
@@ -177,7 +179,7 @@ pub(super) async fn usage(
         )));
     };
     let is_requested = |agent: &AgentName| query.agent.as_ref().is_none_or(|only| only == agent);
-    let rows: Vec<UsageSlot> = api.store.spent(from, end).await?;
+    let rows: Vec<UsageSlot> = api.store.spent(from, end, now).await?;
     let rows: Vec<UsageSlot> = rows.into_iter().filter(|row| is_requested(&row.agent)).collect();
     if let Some(agent) = query.agent.as_ref().filter(|_| rows.is_empty()) {
         api.require_known(Some(agent), None).await?;
@@ -185,10 +187,10 @@ pub(super) async fn usage(
     let mut view = UsageView::of(since, until, zone, rows.into_iter());
     view.time_zone = roster.zone.to_string();
     if query.agent.is_none() {
-        let items = api.store.spent_on_items(from, end, MAX_USAGE_ROWS).await?;
+        let items = api.store.spent_on_items(from, end, now, MAX_USAGE_ROWS).await?;
         view.work_items = items.into_iter().map(ItemUsage::from).collect();
     }
-    let jobs = api.store.spent_on_jobs(query.agent.as_ref(), from, end, MAX_USAGE_ROWS).await?;
+    let jobs = api.store.spent_on_jobs(query.agent.as_ref(), from, end, now, MAX_USAGE_ROWS).await?;
     view.jobs = jobs.into_iter().map(UsageOfJob::from).collect();
     let ledger = api.store.spending(&roster, now).await?;
     view.budgets = budgets::views(&roster, &ledger, now, query.agent.as_ref());

@@ -52,8 +52,8 @@ pub struct RemovedSchedule {
 }
 
 impl RemovedAgent {
-    /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last.
-    /// With errors in the config, it is not known which agents were removed.
+    /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last. If
+    /// the config has errors, returns no agents, because then it is not known which agents were removed.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         if roster.has_errors {
@@ -101,7 +101,7 @@ impl RemovedAgent {
         &mut entries[index]
     }
 
-    /// Describes the running jobs whose schedule another agent has adopted; none if there are none.
+    /// Describes the running jobs whose schedule another agent has adopted; returns none if there are no such jobs.
     fn adopted_sentence(&self) -> Option<String> {
         let names: Vec<&str> = self.adopted_by.iter().map(AgentName::as_str).collect();
         let names = names.join(" or ");
@@ -114,7 +114,7 @@ impl RemovedAgent {
         }
     }
 
-    /// Returns whether it has no other jobs and firings than running jobs of adopted schedules.
+    /// Returns true if the agent has no firings, and all its jobs are running jobs of adopted schedules.
     fn is_all_adopted(&self) -> bool {
         self.adopted > 0 && self.adopted == self.running && self.queued == 0 && self.firings == 0
     }
@@ -122,7 +122,7 @@ impl RemovedAgent {
 
 impl RemovedSchedule {
     /// Returns all removed schedules of a snapshot, in the order of their oldest jobs. Schedules without jobs come
-    /// last. With errors in the config, it is not known which schedules were removed.
+    /// last. If the config has errors, returns no schedules, because then it is not known which schedules were removed.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         if roster.has_errors {

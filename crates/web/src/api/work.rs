@@ -80,7 +80,7 @@ pub struct WorkView {
     /// All requested queues, including those that are not read for this page.
     #[serde(default)]
     pub queues: Vec<String>,
-    /// Queues among them from which no schedule takes items.
+    /// Requested queues that are in the config and from which no schedule takes items.
     #[serde(default)]
     pub untaken: Vec<String>,
     /// Queues that could not be read.
@@ -255,7 +255,7 @@ impl Api {
         }
     }
 
-    /// Returns the result of the last job that worked on the item, if it was dropped.
+    /// Returns the result of the last job that worked on the item, if that result was dropped.
     async fn dropped_result(
         &self,
         id: &WorkItemId,
@@ -288,7 +288,7 @@ const fn item_scope<'a>(agent: Option<&'a AgentName>, queue: Option<&'a str>) ->
     ItemScope { agent, queue }
 }
 
-/// Number of newest jobs with an item among which the last job of an item is searched.
+/// Number of jobs that are searched for the last job of an item: the newest jobs that have an item.
 const MAX_JOBS_SEARCHED: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

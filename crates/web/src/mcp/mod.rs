@@ -1,5 +1,5 @@
-//! The fleet as an MCP server on standard input and output. If the agent of a job starts the server, it has the rights
-//! of the job (`job`). If the assistant of a person starts it, it has the rights of the person (`person`).
+//! The fleet as an MCP server on standard input and output. A server that the agent of a job starts has the rights of
+//! the job (`job`). A server that the assistant of a person starts has the rights of the person (`person`).
 //!
 //! The server has no state: every tool sends a request to the daemon. The tools of a job wait for a daemon that
 //! restarts.

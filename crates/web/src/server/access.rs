@@ -16,8 +16,9 @@ use super::origin_check::{announced_length, single_header};
 use super::rate_limit::RateLimit;
 use crate::api::{self, Api, ApiProblem, ByPage, Code, MAX_BODY_BYTES, RequestedEndpoint, hash};
 use cowhand_engine::fleet::Fleet;
-use cowhand_store::TokenRecord;
-use cowhand_store::audit;
+use cowhand_engine::state::StoreMark;
+use cowhand_store::{TokenRecord, audit, is_postgres};
+use cowhand_system::digest::sha256;
 
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -26,8 +27,7 @@ pub struct Access {
     /// Limit on requests without a valid token, for each address. A valid token is accepted even above the limit:
     /// behind a proxy, all clients have one address, and a program with an old token must not block the others.
     failures: Arc<RateLimit>,
-    /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so two fleets
-    /// on one machine need different names.
+    /// Name of the cookie with the token of a browser ([`cookie_name`]).
     cookie: Arc<str>,
 }
 
@@ -72,9 +72,10 @@ impl IntoResponse for CallerRefused {
 pub(super) const OWN_PAGE_HEADER: &str = "x-cowhand";
 
 impl Access {
-    pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
+    pub(super) fn new(api: Api, fleet: Arc<Fleet>) -> Self {
         let failures = Arc::new(RateLimit::new(20, Duration::from_secs(3)));
-        Self { api, fleet, failures, cookie: format!("cowhand-{port}").into() }
+        let cookie = cookie_name(fleet.store_mark()).into();
+        Self { api, fleet, failures, cookie }
     }
 
     pub fn cookie(&self) -> &str {
@@ -162,6 +163,16 @@ fn bearer_token(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
+/// Returns the name of the cookie of a fleet. A browser sends a cookie to every port of a host, so two fleets on one
+/// machine need different names. The port is not part of the name, because the port may change with each start. Nodes
+/// that share a store have the same name, because the token is valid on each of them.
+fn cookie_name(store: &StoreMark) -> String {
+    // A copy of a state folder has the same id, and its own path.
+    let place = if is_postgres(&store.location) { "" } else { &store.location };
+    let name: String = sha256(format!("{} {place}", store.id)).chars().take(12).collect();
+    format!("cowhand-{name}")
+}
+
 /// Returns the value of the only cookie of this name; none if there is no such cookie, or more than one.
 fn cookie_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
@@ -229,6 +240,29 @@ mod tests {
         ] {
             assert_eq!(bearer_token(value), expected, "{value:?}");
         }
+    }
+
+    #[test]
+    fn each_fleet_on_a_machine_has_its_own_cookie() {
+        let mark = |id: &str, location: &str| -> StoreMark {
+            serde_json::from_value(serde_json::json!({ "id": id, "location": location })).unwrap()
+        };
+        let names = [
+            mark("one", "/a/.cowhand/store.db"),
+            mark("two", "/b/.cowhand/store.db"),
+            mark("one", "/copy/.cowhand/store.db"),
+            mark("three", "postgres://db/a"),
+        ]
+        .map(|mark| cookie_name(&mark));
+        for (number, name) in names.iter().enumerate() {
+            assert!(name.len() == 20 && name.starts_with("cowhand-"), "{name}");
+            assert!(!names[..number].contains(name), "{names:?}");
+        }
+        assert_eq!(
+            cookie_name(&mark("three", "postgresql://127.0.0.1/a")),
+            names[3],
+            "another node of the same fleet"
+        );
     }
 
     #[test]

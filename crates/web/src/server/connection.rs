@@ -224,8 +224,8 @@ pub(super) async fn serve_stream<S, P>(
     }
 }
 
-/// Returns the size of the head of a request. The limit of the read buffer is not exact, because the last read may
-/// exceed it.
+/// Returns the size of the head of a request. The size is checked even though the read buffer has a limit, because
+/// that limit is not exact: the last read may exceed it.
 fn head_bytes<B>(request: &hyper::Request<B>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     // Each header has a colon, a space and the end of its line.

@@ -1,8 +1,8 @@
 //! Limits on the number of deliveries at a time, and on their memory.
 //!
-//! For senders that know a secret, there are no other limits. Deliveries wait until there is memory for them, and are
-//! refused only if too many wait, or if one waits too long. The bytes of a waiting delivery stay in the socket,
-//! not in the memory of this process.
+//! For senders that know a secret, there are no other limits. A delivery waits until there is memory for it. It is
+//! refused only if there are too many deliveries at a time, or if it waits too long. The bytes of a waiting delivery
+//! stay in the socket, not in the memory of this process.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The server: the API over TCP with access control, metrics, webhooks, and the pages that the caller provides.
+//! The server: the API over TCP with access control, metrics, webhooks, and the pages of the dashboard.
 //!
 //! The server refuses requests that name another host or come from a page of another site. The API requires a token,
 //! except for its health checks. A delivery needs a signature with the secret of its schedule, unless the schedule
@@ -148,7 +148,7 @@ fn router(
     stop: watch::Receiver<bool>,
 ) -> Router {
     let is_local = settings.listen.ip().is_loopback();
-    let access = Access::new(api.clone(), Arc::clone(&fleet), settings.listen.port());
+    let access = Access::new(api.clone(), Arc::clone(&fleet));
     let has_tls = settings.tls.is_some();
     let pages = pages(PagesContext { api: api.clone(), access: access.clone(), has_tls });
     let health = api.health();

@@ -36,7 +36,7 @@ pub(super) struct WebhookReceiver {
     /// Set if the server is reachable only from this machine.
     is_local: bool,
     /// Limit, for each address, on deliveries with a wrong signature, for an unknown webhook, or with a body that is
-    /// too large or does not arrive. As with tokens, a valid delivery is accepted even above the limit.
+    /// too large or does not arrive. A valid delivery is accepted even above the limit.
     failures: Arc<RateLimit>,
     intake: Arc<Intake>,
 }

@@ -20,7 +20,8 @@ pub(super) struct PageBuilder {
     total: u64,
 }
 
-/// Position of an item: by age, then as [`WorkItem::compare_order`] orders ids.
+/// Position of an item in the list. Items are ordered by age, and items of the same age by id, as
+/// [`WorkItem::compare_order`] orders ids.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PagePosition {
     created: i64,

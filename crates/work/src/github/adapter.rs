@@ -120,8 +120,9 @@ impl WorkSource for GitHubWorkSource {
         SOURCE_TYPE
     }
 
-    /// Reads pages until there is an item or, with a limit, until the limit is reached, at most to the end of the list.
-    /// With `include_claimed`, the list of claimed issues follows the list of ready issues.
+    /// Without a limit, reads pages until one of them has an item. With a limit, reads pages until there are that many
+    /// items. Stops in both cases at the end of the list. With `include_claimed`, the list of claimed issues follows
+    /// the list of ready issues.
     async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
         let limit = options.limit.unwrap_or(usize::MAX);

@@ -35,8 +35,8 @@ pub(super) struct CachedToken {
 }
 
 impl CachedToken {
-    /// Returns true if the token is valid for more than a minute, because a request fails if the token expires while
-    /// the request runs.
+    /// Returns true if the token is valid for more than a minute. This margin is needed because a request fails if the
+    /// token expires while the request runs.
     pub(super) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.duration_since(now) > SignedDuration::from_mins(1)
     }

@@ -70,8 +70,8 @@ impl GitHubWorkSource {
 
     /// Writes our marker if the issue is free and the claim needs a new marker.
     async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<BegunClaim> {
-        // Nothing is written yet, so the claim is refused after an error. An error of a rate limit is returned, because
-        // the caller waits for its end.
+        // Nothing is written yet, so the claim is refused after an error. Only the error of a rate limit is returned,
+        // because the caller waits until the rate limit ends.
         let seen = match self.read_issue(number).await {
             Err(error) if !error.is_rate_limit_error() => return Ok(Err(refusal_of(&error))),
             seen => seen?,
@@ -112,8 +112,8 @@ impl GitHubWorkSource {
             labelled => labelled?,
         }
         fault::point("github_labelled");
-        // From here on, every error is returned, because the caller then undoes the claim until that succeeds. Without
-        // its marker, the label would look like the claim of another program.
+        // From here on, the marker is not withdrawn after an error: a label without a marker would look like the claim
+        // of another program. Every error is returned, and the caller then tries to undo the claim until this succeeds.
         self.issues().remove_label(number, &self.settings.ready).await?;
         fault::point("github_unlabelled");
         Ok(self.issues().get(number).await?.ok_or_else(not_found))

@@ -11,7 +11,7 @@ use super::models::Issue;
 use crate::{ExpiredClaim, StatedClaimant, WorkSourceError};
 
 /// Known state of claimed issues, by number. Reading an unchanged list of issues does not count against the rate limit,
-/// but reading comments does. So comments are read only if they can have changed.
+/// but reading comments does. So comments are read only if they can have changed, or if the known claim has ended.
 #[derive(Debug, Default)]
 pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 

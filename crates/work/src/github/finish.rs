@@ -29,9 +29,9 @@ impl GitHubWorkSource {
         let ours = first_claim(&marks, by);
         let report = Marker::Report(ResultMarker::of(by, ours));
         if !marks.has_reported(&report) {
-            // A claim removes this label. Without a claim, the report of a person has to take the issue out of the queue.
-            // The label is removed before the comment, so that a repeated call does not remove a label that a person has
-            // set after the report.
+            // A claim removes the ready label. Without a claim, the report of a person has to take the issue out of the
+            // queue. The label is removed before the comment is written, so that a repeated call does not remove a
+            // label that a person has set after the report.
             if ours.is_none() && result.outcome != WorkOutcome::Success {
                 issues.remove_label(number, &self.settings.ready).await?;
             }

@@ -53,7 +53,7 @@ impl RateLimitKind {
         if let Some(seconds) = seconds {
             return Some(Self::Secondary { wait: Duration::from_secs(seconds) });
         }
-        // A proxy may leave out the header with the limit itself.
+        // The header `x-ratelimit-limit` is not needed here, and a proxy may leave it out.
         if let (Some(0), Some(reset)) = (number(headers, "x-ratelimit-remaining"), reset(headers)) {
             return Some(Self::Primary { reset });
         }

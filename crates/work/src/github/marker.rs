@@ -110,8 +110,8 @@ impl Marker {
             Self::Report(fact) => ("report", serde_json::to_string(fact)),
             Self::Release(fact) => ("release", serde_json::to_string(fact)),
         };
-        // Strings and numbers always serialize. Only strings can contain these characters, and there an escape has the
-        // same meaning.
+        // Strings and numbers always serialize. In the JSON, only strings can contain `<`, `>` or `@`, and in a string
+        // an escape has the same meaning as the character.
         let json = json.unwrap_or_default();
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('@', "\\u0040");
         format!("{MARKER_OPENING}{kind} {json}{MARKER_CLOSING}")
@@ -154,7 +154,7 @@ impl Marked {
 pub(super) struct Marks {
     pub(super) all: Vec<Marked>,
     pub(super) now: Timestamp,
-    /// Our own account, if it is known. Then only its comments are ours. If not, every comment counts as ours.
+    /// Our own account. If it is known, only its comments are ours. If it is not known, every comment counts as ours.
     pub(super) viewer: Option<String>,
 }
 

@@ -11,7 +11,8 @@ pub struct RetryOptions {
     pub base_delay: Duration,
     /// Maximum length of one wait inside a call. If a rate limit lasts longer, the call fails.
     pub max_delay: Duration,
-    /// Largest random part of a delay, as a fraction, so that clients that failed together do not retry together.
+    /// Largest random part that is added to a delay, as a fraction of the delay. It prevents clients that failed
+    /// together from retrying together.
     pub jitter_factor: f64,
 }
 
@@ -26,8 +27,8 @@ impl Default for RetryOptions {
     }
 }
 
-/// Returns `base_delay * 2^attempt` plus a random part, at most `max_delay`. `random` is between 0 and 1. `attempt` is
-/// 0 for the first retry.
+/// Returns `base_delay * 2^attempt` plus a random part. The sum is cut to `max_delay`. `random` is between 0 and 1.
+/// `attempt` is 0 for the first retry.
 pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64) -> Duration {
     let doubled = options.base_delay.as_secs_f64() * 2f64.powi(attempt.min(62).cast_signed());
     let jitter = doubled * options.jitter_factor * random;

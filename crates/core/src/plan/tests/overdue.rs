@@ -63,6 +63,11 @@ fn missed_delays_are_described() {
     let delay = |policies: &str| {
         Scene::new(&format!(r#"{{"type":"delay","run_at":"2026-01-05T10:00:00Z"{policies}}}"#))
     };
+    let enabled_after = |mut scene: Scene| {
+        scene.record().disable(DisabledBy::Person);
+        scene.record().enable(at("11:00").into());
+        scene
+    };
     let fires = "its time 2026-01-05T10:00:00Z was missed, because no daemon ran or the daemon was stopping; it fires when a daemon starts";
     for (case, scene, expected) in [
         ("plain", delay(""), Some(fires)),
@@ -86,6 +91,7 @@ fn missed_delays_are_described() {
         ),
         ("it is not due", Scene::new(r#"{"type":"delay","run_at":"2026-01-05T13:00:00Z"}"#), None),
         ("it waits", delay("").waiting("10:00", SkipReason::OutsideHours), None),
+        ("it was off at its time", enabled_after(delay("")), None),
     ] {
         assert_eq!(missed(scene, "12:20", "12:20").as_deref(), expected, "{case}");
     }

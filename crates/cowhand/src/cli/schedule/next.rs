@@ -16,7 +16,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::ScheduleFullName;
 use crate::cli::job_filter::SinceTime;
-use crate::cli::{Failure, complete, location, number, print};
+use crate::cli::{Failure, complete, location, number, print, removed};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
@@ -156,7 +156,12 @@ impl NextArgs {
         let from = segment(&from.to_string());
         let address = format!("schedules/next?from={from}&count={}{}", self.count, only.unwrap_or_default());
         let coming: Page<ComingFiring> =
-            location::ask(config, async |client| Ok(client.get(&address).await?))?;
+            location::ask(config, async |client| match (client.get(&address).await, &self.name) {
+                (Err(problem), Some(ScheduleFullName { agent, schedule })) => {
+                    Err(removed::missing(client, agent, Some(schedule), problem))
+                }
+                (answer, _) => Ok(answer?),
+            })?;
         coming.items.into_iter().map(Coming::of).collect()
     }
 
@@ -172,7 +177,9 @@ impl NextArgs {
             (ScheduleStatus::Finished, _) if view.kind == "delay" && view.skip_note.is_none() => {
                 "it has fired, once".to_owned()
             }
-            (ScheduleStatus::Finished, _) => "its `end_at` has passed".to_owned(),
+            (ScheduleStatus::Finished, _) => {
+                view.passed_while_off().unwrap_or("its `end_at` has passed").to_owned()
+            }
             (ScheduleStatus::Paused, _) => {
                 let until = view
                     .skip_until
@@ -238,11 +245,16 @@ fn waiting_firing(view: &ScheduleView, now: Timestamp) -> Option<String> {
 
 /// Returns the reason why the fleet has no next firing: a firing that waits, or an interval that counts from the end of
 /// a running job. If there is neither, states only that no time is known while a provider is used up, because
-/// `print_notes` names the provider. Otherwise states that nothing fires by the clock; if a schedule is paused, with
-/// the end of the first pause.
+/// `print_notes` names the provider. If the config has errors, states that. Otherwise states that nothing fires by the
+/// clock; if a schedule is paused, with the end of the first pause.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
-    let views: Page<ScheduleView> =
-        location::ask(config, async |client| Ok(client.get("schedules").await?))?;
+    let (views, unreadable): (Page<ScheduleView>, Option<String>) = location::ask(config, async |client| {
+        let unreadable = client.has_config_errors().then(|| client.location().config_error_note());
+        Ok((client.get("schedules").await?, unreadable))
+    })?;
+    if let Some(note) = unreadable {
+        return Ok(format!("the schedules cannot be read, because {note}"));
+    }
     let now = Timestamp::now();
     if let Some((view, late)) = views.items.iter().find_map(|view| Some((view, waiting_firing(view, now)?))) {
         let (name, word) =

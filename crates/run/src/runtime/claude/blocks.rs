@@ -43,8 +43,8 @@ impl Rest {
         (blocks, Self { line, first: false, timestamp })
     }
 
-    /// Returns the extra keys of a block's message. The first call returns the keys of the line too, later calls return
-    /// only the id of Claude's message with the keys of the block.
+    /// Returns the extra keys of a block's message: the keys of the block, and in the first call also the keys of the
+    /// line. In later calls, the id of Claude's message stands for the keys of the line.
     fn extra(&mut self, block: Fields) -> Fields {
         let id = self.line.get("message").and_then(|message| message.get("id")).cloned();
         let mut line = take(&mut self.line);
@@ -55,8 +55,8 @@ impl Rest {
         if line.is_empty() { line } else { under_line(Value::Object(line)) }
     }
 
-    /// Returns the usage for the first block of the first line of a message, and none after that, so that it can be
-    /// summed. The input tokens include cached ones.
+    /// Returns the usage of a message for the first block of its first line, and `None` for all other blocks, so that a
+    /// sum counts the usage once. The input tokens include cached ones.
     fn usage(&mut self) -> Option<Usage> {
         if !self.first {
             return None;

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::super::session_file;
 use super::Tokens;
 
-/// Returns when all reached usage limits have ended, by the last line of the record in which a limit is reached.
-/// Returns `None` if there is no such line.
+/// Returns the time at which the last of the reached usage limits ends. The last line of the record that states a
+/// reached limit counts. Returns `None` if there is no such line.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = session_file::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
     session_file::last_value(record, "\"rate_limits\"", |line| {

@@ -20,8 +20,8 @@ pub(super) struct ContainerSpec<'a> {
     /// Empty folder that is mounted over hidden paths.
     pub(super) nothing: &'a Path,
     pub(super) environment: &'a [(String, String)],
-    /// Ids `user:group` with which the container runs, unless the config names a user: those of this process as the
-    /// engine maps them.
+    /// Ids `user:group` with which the container runs, unless the config names a user. They stand for the user of this
+    /// process: an engine without root maps the ids `0:0` to this user.
     pub(super) user: &'a str,
     /// Seccomp filter that replaces the filter of the engine.
     pub(super) filter: Option<&'a Path>,

@@ -14,9 +14,9 @@ use super::DockerError;
 
 /// Files of Podman's filter. The first existing file is used.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-/// System calls that the filter no longer allows; `socket` is then allowed again for some kinds of sockets. 32-bit
-/// programs can create any socket with `socketcall`, and the mode of `openat2` is in memory, which a filter cannot
-/// read. Programs use other calls if these two are missing.
+/// System calls that the filter no longer allows; `socket` is then allowed again for some kinds of sockets. The list
+/// contains `socketcall`, because 32-bit programs can create any socket with it, and `openat2`, because its file mode
+/// is in memory, which a filter cannot read. Programs use other calls if these two are missing.
 const CLOSED_SYSCALLS: [&str; 6] = ["keyctl", "add_key", "request_key", "socket", "socketcall", "openat2"];
 /// Calls that set a mode, and the index of the mode argument.
 const MODE_SYSCALLS: [(&str, u32); 7] = [
@@ -92,7 +92,7 @@ fn modes() -> impl Iterator<Item = Value> {
     let lacks = |argument: u32, bits: u32| json!({"index": argument, "value": bits, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"});
     let allow = |name: &str, argument: u32, bits: u32| json!({"names": [name], "action": "SCMP_ACT_ALLOW", "args": [lacks(argument, bits)]});
     let changes = MODE_SYSCALLS.map(|(name, mode)| allow(name, mode, SPECIAL));
-    // Without one of these flags the mode is ignored and may have any value.
+    // If no flag of `MAKES_FILE` is set, the mode is ignored and may have any value.
     let opens = OPEN_SYSCALLS.map(|(name, flags)| {
         [allow(name, flags, MAKES_FILE.cast_unsigned()), allow(name, flags + 1, SPECIAL)]
     });

@@ -1,8 +1,9 @@
 //! The proxy of a bubblewrap sandbox: it connects to allowed hosts, and to the provider with the provider's key. A
 //! sandbox that does not share the host's network has no other network access.
 //!
-//! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into the sandbox. Inside,
-//! `forward` passes TCP connections to that socket. Refused requests are noted in the job's output.
+//! The proxy runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into the sandbox.
+//! Inside the sandbox, `cowhand forward` passes TCP connections to that socket. Refused requests are noted in the job's
+//! output.
 
 mod allowed_hosts;
 mod gateway;
