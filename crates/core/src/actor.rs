@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, TokenName};
 
-/// The requester of an event. An event without an actor was caused by the fleet itself; its schedule, if there is one,
-/// is the cause.
+/// The requester of an event. An event without an actor was caused by the fleet itself, for example by a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum Actor {

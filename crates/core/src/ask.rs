@@ -15,7 +15,7 @@ use crate::word::written_as;
 /// Default time that an agent waits for an answer.
 pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 
-/// Maximum total time for which the clock of an attempt is stopped while its agent waits for answers. If the
+/// Maximum total time that the timeouts of an attempt leave out because its agent waits for answers. If the
 /// `ask_timeout` of the agent is longer, that timeout is the maximum. Without a maximum, an agent that asks again and
 /// again would never reach its time limit.
 pub const MAX_PAUSED_TIME: SignedDuration = SignedDuration::from_hours(24);

@@ -86,15 +86,15 @@ pub struct Settlement {
     pub breaker: Option<Breaker>,
     /// True if the attempt is known to have used no tool.
     pub used_no_tool: bool,
-    /// Usage limit that the attempt reached, if the provider is to be parked for it. The job waits until the limit
-    /// ends.
+    /// Usage limit that the attempt reached, if the provider is to be parked because of this limit. The job waits until
+    /// the limit ends.
     pub limit: Option<UsageLimit>,
     /// Time at which the agent ended, if known. The attempt can be settled much later.
     pub ended_at: Option<Timestamp>,
-    /// The boot clock at that time, if it was read.
+    /// The boot clock at `ended_at`, if it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_boot: Option<BootTime>,
-    /// Time at which the agent was started, if this node knows it.
+    /// Time at which the agent was started, if this node knows that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_began_at: Option<Timestamp>,
 }

@@ -18,18 +18,21 @@ use crate::job::{ErrorKind, JobError, Outcome, signature};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Breaker {
-    /// Number of jobs in a row with the same failure after which the schedule pauses; 0 means never.
+    /// The schedule pauses after this number of jobs in a row with the same failure; 0 means never.
     #[schemars(range(max = 1000))]
     pub failures: u32,
-    /// Length of the first pause. Each further pause is twice as long, up to a day, or up to `pause` if that is longer.
+    /// Length of the first pause. Each further pause is twice as long as the pause before it, up to a day, or up to
+    /// `pause` if `pause` is longer than a day.
     pub pause: Interval,
-    /// Number of jobs in a row without use of a tool after which the schedule pauses; unset or 0 means never.
+    /// The schedule pauses after this number of jobs in a row that used no tool; unset or 0 means never.
     #[schemars(range(max = 1000))]
     pub empty_runs: u32,
-    /// Minimum total cost of these jobs in dollars for the schedule to pause.
+    /// Minimum total cost, in dollars, of the jobs that `empty_runs` counts; if they cost less, the schedule does not
+    /// pause.
     #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub empty_usd: f64,
-    /// Time within which these jobs have to run to count together, so that a schedule that rarely runs does not pause.
+    /// Time within which the jobs that `empty_runs` counts have to run, so that a schedule that rarely runs does not
+    /// pause.
     pub empty_within: Interval,
 }
 
@@ -55,9 +58,9 @@ pub struct BreakerState {
     pub failures: u32,
     /// Number of jobs in a row that completed without using a tool.
     pub empty: u32,
-    /// Time of the first of these jobs.
+    /// Time of the first job that `empty` counts.
     pub empty_since: Option<Timestamp>,
-    /// Total cost of these jobs.
+    /// Total cost of the jobs that `empty` counts.
     pub empty_microdollars: u64,
     /// Number of pauses in a row, from which the length of the next pause follows.
     pub pauses: u32,
@@ -125,7 +128,7 @@ impl Breaker {
             (state.failures, state.pauses) = (0, 0);
         }
         let since = *state.empty_since.get_or_insert(now);
-        // After a pause, one such job is enough for the next pause, so `empty_within` does not apply.
+        // After a pause, one job without tools is enough for the next pause, so `empty_within` does not apply.
         if state.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
             (state.empty, state.empty_since, state.empty_microdollars) = (0, Some(now), 0);
         }

@@ -79,7 +79,7 @@ pub struct Spending {
     pub month: Amount,
     /// Spending that running attempts have reported.
     pub reported: Amount,
-    /// The reservations of running attempts, or their reported spending where that is more.
+    /// Sum over the running attempts: for each attempt, its reservation or its reported spending, whichever is more.
     pub committed: Amount,
 }
 

@@ -1,14 +1,14 @@
 //! Cron expressions: their firing times in every time zone, including changes of the clock.
 //!
-//! croner parses the expression and walks the *civil* calendar. This module converts these civil times to instants. A
-//! change of the clock makes a *gap* (civil times that do not exist) or a *fold* (civil times that exist twice). The
-//! rules are those of Vixie cron, except that a range such as `1-5` is a recurring time here:
+//! The crate croner parses the expression and walks the *civil* calendar. This module converts these civil times to
+//! instants. A change of the clock makes a *gap* (civil times that do not exist) or a *fold* (civil times that exist
+//! twice). The rules are those of Vixie cron, except that a range such as `1-5` is a recurring time here:
 //!
 //! - A **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once on each day
 //!   of the expression, even if the clock is changed. A time inside a gap fires at the end of the gap; several times
 //!   inside the same gap fire once, together. A time inside a fold fires only the first time that the clock shows it.
-//! - A **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the wall clock shows
-//!   it. So a time inside a gap does not fire, and a time inside a fold fires twice.
+//! - A **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) fires whenever the wall clock shows it. So a time inside a
+//!   gap does not fire, and a time inside a fold fires twice.
 
 mod pattern;
 

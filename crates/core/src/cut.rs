@@ -9,9 +9,9 @@ use uuid::Uuid;
 const MAX_INDEXED_BYTES: usize = 1_000;
 const MAX_FIRST_WORD: usize = 50;
 
-/// Returns `text`. If `text` is too long for an index, returns its first word, unless that word is long too, and a UUID
-/// that is derived from the whole text. Different texts have different results. No more of a long text is kept, because
-/// redaction does not recognise a part of a secret.
+/// Returns `text`, or a UUID that is derived from the whole text if `text` is too long for an index. The first word of
+/// `text` precedes the UUID, unless that word is long too. Different texts have different results. No more of a long
+/// text is kept, because redaction does not recognise a part of a secret.
 pub fn indexed(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_INDEXED_BYTES {
         return Cow::Borrowed(text);
@@ -51,7 +51,7 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
             end_with_marker = at + character.len_utf8();
         }
         if used > room {
-            // If the text ends with the marker of an earlier cut, the new marker counts those bytes too.
+            // If the text ends with the marker of an earlier cut, the new marker counts the bytes of that cut too.
             let (unmarked, cut_earlier) = split_marker(text);
             let kept = end_with_marker.min(unmarked.len());
             out.push_str(&text[..kept]);

@@ -108,7 +108,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The earliest start of a job that waits for the calendar of its schedule has changed with the config. Without
+    /// A changed config has moved the earliest start of a job that waits for the calendar of its schedule. Without
     /// `not_before`, the job no longer waits for the calendar.
     #[serde(rename = "job:rescheduled")]
     JobRescheduled {
@@ -208,7 +208,7 @@ pub enum Fact {
         source: String,
         /// Number of schedules that stay disabled.
         disabled: usize,
-        /// Number of schedules with a known last run.
+        /// Number of schedules whose time of the last run was imported.
         last_runs: usize,
         sessions: usize,
         jobs: usize,

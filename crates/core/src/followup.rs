@@ -24,7 +24,7 @@ pub struct Followups {
     #[serde(default)]
     pub expires: Option<Interval>,
     /// Other agents whose jobs may request jobs of this agent, with a prompt that the other agent writes; unset means
-    /// that only jobs of this agent may.
+    /// that only this agent's own jobs may request them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
 }

@@ -162,8 +162,8 @@ const PLACE_KEPT_FOR_POLL: SignedDuration = SignedDuration::from_secs(2);
 pub struct LiveJob {
     pub id: JobId,
     pub agent: AgentName,
-    /// The schedule whose firing the job is. `None` for a retry, a fork or a follow-up, and for a waiting job whose
-    /// schedule another agent has adopted.
+    /// The schedule whose firing created the job. `None` for a retry, a fork or a follow-up, and for a waiting job
+    /// whose schedule another agent has adopted.
     pub schedule: Option<ScheduleId>,
     /// Name of the schedule whose restrictions apply to the job.
     pub schedule_name: Option<ScheduleName>,

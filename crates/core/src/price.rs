@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{JobUsage, ModelUsage};
 
-/// Prices by the name of the model, in the form that the runtime reports or that `model` of the agent has.
+/// Prices by the name of the model: the name that the runtime reports, or the value of `model` of the agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Prices(BTreeMap<String, Price>);

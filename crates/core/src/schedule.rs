@@ -58,7 +58,7 @@ pub struct ScheduleRecord {
     /// For a schedule that a person disabled: the end of its pause; none if it has no pause or the pause has ended.
     /// Jobs that the schedule accepted from outside wait until then.
     pub pause_while_disabled: Option<Timestamp>,
-    /// End of a pause on the boot clock.
+    /// End of a pause, as a reading of the boot clock.
     pub pause_boot: Option<BootTime>,
     /// Time since which the config has it with `enabled: false` or not at all; none while the config has it enabled.
     pub absent_since: Option<Timestamp>,
@@ -231,11 +231,12 @@ impl ScheduleRecord {
     /// Enables the schedule, unless it is active or finished. A delay that has fired does not fire again, but is on
     /// when it gets a new time. Returns whether the record has changed. Due times that passed while the schedule was
     /// disabled do not fire: an interval that has run before is due one interval later. A trigger with an error starts
-    /// again, also that of an active schedule. For an active schedule that waits for a probe, resets the breaker.
+    /// again, even if the schedule is active. For an active schedule that waits for a probe, resets the breaker.
     pub fn enable(&mut self, now: Moment) -> bool {
         let is_failing = self.clear_trigger_error();
         match self.state {
-            // It fires again only with a new time, for which it is then on.
+            // The delay does not fire again at its old time. It no longer counts as disabled by a person, so a new time
+            // arms it.
             ScheduleState::Disabled { why: DisabledBy::Person } if self.is_done() => {
                 self.state = ScheduleState::Disabled { why: DisabledBy::Done };
                 true
@@ -382,8 +383,8 @@ impl ScheduleRecord {
         over
     }
 
-    /// Finishes the schedule because nothing of it is due any more. Does nothing and returns false if the schedule is not
-    /// active.
+    /// Finishes the schedule because nothing of it is due any more. Does nothing and returns false if the schedule is
+    /// not active.
     pub fn finish(&mut self) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {

@@ -23,7 +23,8 @@ pub struct ServerConfig {
     /// free port.
     #[serde(skip)]
     pub listen_chosen: bool,
-    /// Host names under which the server answers, besides those of this machine and its own address; without a port.
+    /// Host names without a port under which the server answers, in addition to the names of this machine and the
+    /// server's own address.
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")))]
     pub allowed_hosts: Vec<String>,
     /// TLS settings; unset means plain HTTP.
@@ -35,9 +36,9 @@ pub struct ServerConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Tls")]
 pub struct TlsConfig {
-    /// The certificate in PEM form, followed by its chain. Relative to the root file.
+    /// File with the certificate in PEM form, followed by its chain. The path is relative to the root file.
     pub certificate: PathBuf,
-    /// Its private key in PEM form. Relative to the root file.
+    /// File with the certificate's private key in PEM form. The path is relative to the root file.
     pub key: PathBuf,
 }
 

@@ -23,8 +23,8 @@ pub use kind::{ClockTrigger, EventTrigger, GithubItem, TriggerKind};
 /// Default time between two polls of a GitHub trigger.
 pub const DEFAULT_POLL_INTERVAL: Interval = Interval::minutes(1);
 
-/// The trigger of a schedule: its `type:` and the fields of this type. It is JSON in the API, and in YAML its keys are
-/// keys of the schedule.
+/// The trigger of a schedule: its `type:` and the fields of this type. In the API, the trigger is a JSON object. In
+/// YAML, the keys of the trigger are keys of the schedule.
 ///
 /// Only set fields are serialized, so that the JSON lines in the tests below are reproduced exactly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub enum TriggerConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timezone: Option<Zone>,
     },
-    /// Fires once; then the schedule is disabled. A new time re-arms it.
+    /// Fires once; then the schedule is disabled. A new `run_at` or `in` re-arms the schedule.
     Delay {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_at: Option<Timestamp>,
@@ -415,7 +415,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A wrong field of each type in a config, and the whole report: the key and the message.
+    /// For each type, a config with a wrong field, and the whole problem that is reported: the key and the message.
     const WRONG: &[(&str, &str, &str)] = &[
         (
             "interval",

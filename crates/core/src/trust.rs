@@ -47,7 +47,7 @@ pub struct Trust {
     pub auth: Option<Auth>,
 }
 
-/// Treatment of text: a normal job, a job in the strict sandbox, or no job, which the ledger records.
+/// Treatment of text: a normal job, a job in the strict sandbox, or no job. The ledger records the refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {

@@ -28,7 +28,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -
     let nothing = if agent.adopted.is_empty() {
         "It has run nothing yet. To run it now:"
     } else {
-        "It has no jobs of its own name yet. To run it now:"
+        "Only the jobs of adopted schedules have run so far, under the name of another agent. To run this agent now:"
     };
     let main = html! {
         (head(&agent))
@@ -72,7 +72,7 @@ fn trigger(agent: &AgentView) -> Markup {
 pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     if schedules.is_empty() {
         return empty(
-            "It has no schedules and runs only when it is triggered. docs/config.md describes schedules.",
+            "It has no schedules. It runs when a person triggers it, or when another agent requests a follow-up. docs/config.md describes schedules.",
             None,
         );
     }

@@ -219,13 +219,17 @@ fn position_of(window: &OutputWindow, elsewhere: Option<&str>) -> String {
     }
 }
 
-/// Shows the dialog for a new job that starts with a copy of this job's session.
+/// Shows the dialog for a new job with a copy of the session of this job, if this job has one.
 fn fork(job: &JobRecord) -> Markup {
     html! {
         dialog #fork aria-labelledby="fork-title" {
             form data-post={ "/api/v1/jobs/" (job.id.as_str()) "/fork" } data-then="job" {
                 h2 #fork-title { "Fork" }
-                p.muted { "Creates a new job with this prompt, which starts with a copy of this job's session." }
+                p.muted {
+                    "Creates a new job with this prompt. "
+                    @if job.session_id.is_some() { "It starts with a copy of the session of this job." }
+                    @else { "This job has no session, so the new job starts without one." }
+                }
                 label for="fork-prompt" { "Prompt" }
                 textarea #fork-prompt name="prompt" rows="8" { (text::plain(job.prompt.as_deref().unwrap_or_default())) }
                 div.buttons {

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use cowhand_core::duration;
+use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};
@@ -168,9 +169,15 @@ fn mark_of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
         title: format!("{kind}{why}, due"),
         time: firing.due,
         after: took.unwrap_or_default(),
-        job: firing.job.as_ref().map(ToString::to_string),
+        job: marked_job(firing).map(ToString::to_string),
         count: 1,
     }
+}
+
+/// Returns the job that the mark of a firing is about: of several jobs, the first with the status of the firing.
+fn marked_job(firing: &PastFiring) -> Option<&JobId> {
+    let with_status = firing.jobs.iter().find(|job| Some(job.status) == firing.job_status);
+    with_status.map(|job| &job.id).or(firing.job.as_ref())
 }
 
 fn kind_of(firing: &PastFiring) -> &'static str {
@@ -274,6 +281,21 @@ mod tests {
             "due": due, "outcome": outcome, "reason": reason, "job": null, "job_status": status,
             "started_at": null, "finished_at": null,
         })
+    }
+
+    #[test]
+    fn the_mark_of_several_jobs_leads_to_the_job_with_its_status() {
+        let mut several = firing("2026-01-01T00:00:00Z", "ran", None, Some("failed"));
+        several["job"] = "job-2026-01-01-aaaaaa".into();
+        several["jobs"] = serde_json::json!([
+            {"id": "job-2026-01-01-aaaaaa", "status": "completed"},
+            {"id": "job-2026-01-01-bbbbbb", "status": "failed"},
+        ]);
+        let mut pruned = several.clone();
+        pruned["jobs"] = serde_json::json!([]);
+        let lane = lane(&serde_json::json!([several, pruned]), &[]);
+        let jobs: Vec<String> = lane.firings.iter().filter_map(marked_job).map(ToString::to_string).collect();
+        assert_eq!(jobs, ["job-2026-01-01-bbbbbb", "job-2026-01-01-aaaaaa"]);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct Engine {
     pub program: PathBuf,
     /// Starts the keepers.
     pub launcher: Arc<Launcher>,
-    /// Permits of agents that start at the same time.
+    /// Permits to start an agent. Their number limits how many agents start at the same time.
     pub(crate) start_permits: Semaphore,
     pub watch: Watch,
     pub output_notifier: OutputNotifier,
@@ -409,7 +409,8 @@ impl Engine {
         counts.last_check_at = Some(at);
     }
 
-    /// Counts a job that a request, a delivery or a strategy has created. `count_check` counts the jobs of the clock.
+    /// Counts a job that a request, a delivery or a strategy has created. [`Self::count_check`] counts the jobs that
+    /// firings by the clock have created.
     pub(crate) fn count_trigger(&self) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).triggers += 1;
     }

@@ -56,7 +56,7 @@ impl Unready {
     }
 }
 
-/// Cause of a write that failed. Its text is the end of a sentence, without paths.
+/// Why a write failed. The text is the end of a sentence, without paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteProblem {
     #[error(": its disk cannot be written")]
@@ -381,7 +381,7 @@ pub fn state_folder_advice(error: &io::Error) -> &'static str {
             "; the state folder is beside the config, so this user needs write access to both folders"
         }
         io::ErrorKind::AlreadyExists => {
-            "; a file, or a symbolic link without a target, has its name; remove or rename it"
+            "; a file, or a symbolic link without a target, is at the path of the state folder; remove or rename it"
         }
         _ => "",
     }

@@ -63,7 +63,7 @@ pub struct ScheduleView {
     /// Location of its `enabled: false`, as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_in_file: Option<String>,
-    /// True if a person disabled it. Then it stays off when its file enables it.
+    /// True if a person disabled the schedule. The schedule then stays off even if its file enables it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub off_by_person: bool,
     /// Explanation of why the schedule does not fire now, or will not fire when it is due.
@@ -83,7 +83,7 @@ pub struct ScheduleView {
     /// `run_all`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub due_again: usize,
-    /// Reason why its `adopt` has had no effect: the store does not know the schedule that it names.
+    /// Reason why the key `adopt` has had no effect: the store does not know the schedule that `adopt` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_note: Option<String>,
     /// Missed due times, about which a daemon decides when it starts.
@@ -217,9 +217,9 @@ impl ScheduleView {
         is_on && waits_for_others && is_long && !self.preparing
     }
 
-    /// Returns why the trigger of the schedule can never fire it; `None` if the schedule is off, paused or over. The
-    /// calendar is not searched if a next firing is known or if the calendar is open now, because the search takes
-    /// time.
+    /// Returns why the trigger of the schedule can never fire it; `None` if the trigger can fire it, or if the schedule
+    /// is off, paused or over. The search takes time, so the calendar is searched only in two cases: the clock fires
+    /// the schedule and no next firing is known, or a delivery or a strategy fires it and the calendar is closed now.
     fn why_never(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
         let zone = schedule.zone.time_zone();
         let is_searched = match schedule.trigger.driver() {

@@ -90,7 +90,8 @@ impl Groups {
         match cloned {
             Ok(child) => Ok(child),
             Err(CloneError::NotExecuted(error)) => Err(SpawnError::NotStarted(error)),
-            // The kernel may be older than this call, a filter may refuse it, or this process may have another thread.
+            // The kernel may be too old for `clone3`, a seccomp filter may refuse it, or this process may have another
+            // thread.
             Err(CloneError::NotCloned) => self.spawn_after_move(command),
         }
     }
@@ -180,7 +181,7 @@ impl Groups {
     ) -> Result<(), CapsError> {
         let path = own_group.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path).map_err(|error| CapsError::NoGroup { parent: own_group.clone(), error })?;
-        // The group is added before its limit is set, so that it is removed if that fails.
+        // The group is added before its limit is set, so that the group is also removed if the limit cannot be set.
         self.limits.push(Group { path: path.clone(), own_group });
         set_limit_v1(&path, controller, &self.caps)
     }

@@ -422,8 +422,8 @@ impl Watch {
         self.kill_at = Some(Instant::now() + KEEPER_POLL_INTERVAL);
     }
 
-    /// Waits until the next check. While the agent runs, only the end of the grace period matters; afterwards the
-    /// keeper polls, since the end of a grandchild that another process reaped sends no signal.
+    /// Waits until the next check. While the agent runs, only the end of the grace period matters. After the agent has
+    /// ended, the keeper polls, because no signal reports the end of a grandchild that another process reaped.
     async fn next_check(&self) {
         let check = self.status.is_some().then(|| Instant::now() + KEEPER_POLL_INTERVAL);
         match (self.kill_at, check) {

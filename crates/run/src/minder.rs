@@ -31,7 +31,7 @@ use cowhand_system::lock_file;
 
 /// Hidden verb of the command line that runs a minder.
 pub const MINDER_VERB: &str = "mind";
-/// Option before the program. The path of the lock that the minder holds follows it.
+/// Option before the program. The next argument is the path of the lock that the minder holds.
 const LOCK_OPTION: &str = "--lock";
 /// Grace period of the processes of a minder with a lock, in which they can remove their temporary files. A minder
 /// without a lock kills its processes at once.

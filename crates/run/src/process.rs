@@ -184,10 +184,10 @@ fn names_of_groups(groups: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the names of the attempts of a process and its ancestors, without repetitions; `None` if the process does not
-/// exist. The names of the process come first, and the names of each ancestor follow. A name that occurs several times is
-/// at the place of its oldest process. So the names of the oldest ancestor are always last, whatever its descendants are
-/// named. A keeper is the subreaper of its attempt, so it is an ancestor also of processes that have their own session or
-/// whose parent has ended.
+/// exist. The names of the process come first, and the names of each ancestor follow. If several
+/// of these processes have the same name, the name is at the place of the most distant ancestor that has it. So the
+/// names of the most distant ancestor are always last, whatever names its descendants have. A keeper is the subreaper
+/// of its attempt, so it is an ancestor also of processes that have their own session or whose parent has ended.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);

@@ -85,8 +85,8 @@ pub struct Tailer {
     behind: bool,
 }
 
-/// Length of the output before a checkpoint that is searched for the beginning of a secret. Longer than a secret of several
-/// lines is in practice.
+/// Number of bytes directly before a checkpoint in which the tailer searches for the beginning of a secret. In
+/// practice, a secret of several lines is shorter.
 const OPEN_SECRET_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -197,8 +197,8 @@ impl Tailer {
         self.behind
     }
 
-    /// Returns true if the open file is still the JSONL on disk, with everything that was written. It may have been
-    /// removed or replaced.
+    /// Returns true if the open file is still the JSONL on disk, with everything that was written. Somebody may
+    /// have removed or replaced the file on disk.
     fn is_intact(&self) -> bool {
         let on_disk = std::fs::symlink_metadata(&self.files.jsonl);
         let open = self.jsonl.metadata();

@@ -22,7 +22,7 @@ statements! {
     ADOPTED = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where type = 'schedule:adopted' and agent = $1 and schedule = $2";
     LOCK_JOBS = locked "select id from jobs where schedule_id = $1 or (agent = $2 and schedule = $3) order by number";
-    // A firing that both schedules have counts once.
+    // If both schedules have a firing with the same key, only the firing of the new schedule stays.
     MOVE_FIRINGS = same "update firings set schedule_id = $2 where schedule_id = $1 \
         and key not in (select key from firings where schedule_id = $2)";
     DROP_FIRINGS = same "delete from firings where schedule_id = $1";

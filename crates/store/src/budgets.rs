@@ -105,8 +105,8 @@ impl Store {
 }
 
 /// Returns the reservation of a job's next attempt, or the budget that has no room for it. `spent` is the spending of
-/// the job's earlier attempts. Call it under the agent's lock, so that no two claims of the agent reserve the same
-/// amount. If the fleet has a daily or monthly budget, this function also takes a lock that all claims share.
+/// the job's earlier attempts. The caller holds the agent's lock, so that no two claims of the agent reserve the
+/// same amount. If the fleet has a daily or monthly budget, this function also takes a lock that all claims share.
 pub(super) async fn reserve(
     tx: &mut Tx<'_>,
     agent: &AgentName,

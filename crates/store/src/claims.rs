@@ -32,10 +32,10 @@ statements! {
     // not count. If such jobs take the last free place, the new job stays pending until the next plan.
     // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
     // schedule while the job ran.
-    // The jobs are found by index, once for the agent and once for its schedules. `IN_FRONT` counts at most $3 jobs of
-    // each part, because more jobs than the agent has places make no difference. The statements for SQLite name the
-    // index: SQLite has no statistics, and would otherwise find the jobs by their status and read all live jobs of the
-    // fleet.
+    // The jobs are found by index, in two searches: one for the agent, and one for its schedules. $3 is the number of
+    // the agent's places. `IN_FRONT` need not count further jobs: on SQLite each search stops at $3 jobs, and on
+    // PostgreSQL the result is at most $3. The statements for SQLite name the index: SQLite has no statistics, and
+    // would otherwise find the jobs by their status and read all live jobs of the fleet.
     RUNNING_OF_AGENT =
         sqlite "select count(*) as taken from (\
             select number from jobs indexed by jobs_running_of_agent where status = 'running' and agent = $1 \
@@ -427,8 +427,8 @@ async fn record_backoff(tx: &mut Tx<'_>, job: &Job, from: Moment) -> Result<(), 
 
 /// Reads the facts that decide whether a job may start, lets `admit` of core decide, and returns the job's reservation
 /// or the refusal. `existing` is the job and the spending of its earlier attempts; `None` if the job is not created
-/// yet. The running jobs of all nodes count, so claims of one agent are serialised. Call it before anything else is
-/// locked.
+/// yet. The running jobs of all nodes count, so claims of one agent are serialised. Call this function before
+/// anything else is locked.
 async fn admission(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -468,7 +468,8 @@ async fn admission(
 }
 
 /// Counts the jobs that come before a new job: the jobs that run or are ready, and the requeued jobs that keep their
-/// place while they wait. If there are more than `places`, it may count fewer, but at least `places`.
+/// place while they wait. If there are more than `places` such jobs, the result may be too low, but it
+/// is at least `places`.
 async fn count_jobs_ahead(
     tx: &mut Tx<'_>,
     agent: &AgentName,

@@ -65,8 +65,8 @@ pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), Sto
     Ok(())
 }
 
-/// Keeps the cursor when a schedule is loaded unchanged. While the config disables the schedule, it has no cursor; once
-/// enabled, it starts at the end of the log.
+/// Keeps the cursor when a schedule is loaded unchanged. A schedule that the config disables has no cursor. When the
+/// config enables the schedule again, its new cursor starts at the end of the log.
 pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
     if !schedule.enabled {
         forget(tx, schedule.id).await?;

@@ -113,8 +113,8 @@ impl Store {
         row.await?.as_ref().map(read_event).transpose()
     }
 
-    /// Adds the record of the job to each event whose type contains it ([`Event::contains_job`]), and the record of the
-    /// original job to the event of a fork. The record of a pruned job is left out.
+    /// Adds the record of the job to each event whose type has this record ([`Event::contains_job`]), and the record of
+    /// the original job to the event of a fork. The record of a pruned job is left out.
     pub async fn with_jobs(&self, mut events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         let original = |event: &Event| match &event.fact {
             Fact::JobForked { forked_from } => Some(forked_from.clone()),

@@ -41,9 +41,9 @@ statements! {
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
         postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key = any (array(select json_array_elements_text(($2::text)::json))) order by number";
-    // After a schedule of another agent adopted a schedule, the ended and waiting jobs stay with their agent and have
-    // no `schedule_id`. This statement finds the first job of each firing by its id, and the other jobs of the firing
-    // by the agent, schedule name and firing key of the first job.
+    // If a schedule of another agent adopts a schedule, the ended and waiting jobs of the adopted schedule stay with
+    // their agent and lose their `schedule_id`. This statement finds the first job of each firing by its id,
+    // and the other jobs of the firing by the agent, schedule name and firing key of the first job.
     JOBS_OF_FORMER_AGENT =
         sqlite "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
             job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \

@@ -1,5 +1,5 @@
 //! Imports: the jobs, sessions and schedule states of herdctl are added to the store. Due times up to the last run of a
-//! schedule do not fire again.
+//! schedule do not fire again; a run is here a job of herdctl.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub struct PastSchedule {
     pub agent: AgentName,
     pub name: ScheduleName,
     pub disabled: bool,
-    /// Start of its last run.
+    /// Start of the last job that herdctl ran for the schedule.
     pub last_run_at: Option<Timestamp>,
     pub last_error: Option<String>,
 }

@@ -223,7 +223,7 @@ impl Store {
         answer
     }
 
-    /// Limits all waits because the daemon ends. From now on, all calls together wait at most
+    /// Limits all waits; an ending daemon calls this method. From now on, all calls together wait at most
     /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. Each answer restarts this time.
     /// [`Self::unanswered_time`] returns the time without an answer, or without a successful write to the file.
     pub fn limit_waits(&self) {

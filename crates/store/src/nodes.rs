@@ -136,7 +136,7 @@ impl Store {
         Ok(started.into_iter().flatten().min_by_key(|started| started.wall))
     }
 
-    /// Shows the other nodes that the daemon of this node runs.
+    /// Announces to the other nodes that the daemon of this node runs.
     pub async fn announce_node(&self, node: &str) -> Result<NodePresence, StoreError> {
         let shutdown_limit = Arc::clone(&self.shutdown_limit);
         let Database::Postgres(pool) = &self.database else {

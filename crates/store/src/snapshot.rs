@@ -232,7 +232,8 @@ impl WaitingJobs {
     }
 }
 
-/// Number of waiting jobs that a plan reads beyond twice the places of its agent.
+/// Number of jobs that [`WaitingJobs::to_fill_places`] selects for each agent, in addition to twice the places of the
+/// agent that has the most places.
 const SPARE_JOBS: u32 = 16;
 
 /// Agents and their schedules, as lists in JSON.

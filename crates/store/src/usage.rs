@@ -56,8 +56,8 @@ statements! {
     USAGE_BETWEEN = same "select * from usage where slot >= $1 and slot < $2 order by slot, agent, schedule, model";
 }
 
-/// Usage of the attempts of one agent, schedule and model that ended in one quarter of an hour. The quarter of now also
-/// has what running attempts have reported so far.
+/// Usage of the attempts of one agent, schedule and model that ended in one quarter of an hour. The current quarter
+/// also includes what running attempts have reported so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageSlot {
     /// Start of the quarter.
@@ -222,8 +222,9 @@ impl SpentOnItem {
     }
 }
 
-/// Part of the usage of an attempt that belongs to one row: the name of the model, the number of attempts, the usage and
-/// its assumed dollars. The first part has no model; it counts the attempt and has the costs without a known model.
+/// Part of the usage of an attempt that belongs to one row: the name of the model, the number of attempts, the usage,
+/// and the assumed dollars in it. The first part has no model; it counts the attempt and has the costs without a known
+/// model.
 type Part<'u> = (&'u str, u32, ModelUsage, Option<f64>);
 
 fn parts(usage: &JobUsage) -> impl Iterator<Item = Part<'_>> {

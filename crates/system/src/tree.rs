@@ -116,8 +116,8 @@ impl TreeEntry<'_> {
 
     /// Removes a file or an empty folder; a missing one is ignored. Processes that wait at a pipe continue.
     pub fn remove(&self) -> io::Result<()> {
-        // While this end is open, a process that opens the pipe does not wait. After that, the process reads the end of
-        // the file.
+        // While this handle is open, no process waits in `open` for the other end of the pipe. After the handle is
+        // closed, a process that reads from the pipe gets the end of the file.
         let _end = (self.kind == FileType::Fifo).then(|| {
             let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(self.folder, self.name(), flags, Mode::empty())

@@ -88,12 +88,12 @@ pub struct FakeState {
     pub requests: Vec<String>,
     pub tokens: Vec<String>,
     pub user_agents: Vec<String>,
-    /// Number of answers that reduce `remaining`. These answers do not count: answers with 304, redirects, refusals of
-    /// tokens that are not in `good_tokens`, and [`FakeFault::Answer`].
+    /// Number of answers that reduce `remaining`. All answers do, except those with 304, redirects, refusals of tokens
+    /// that are not in `good_tokens`, and [`FakeFault::Answer`].
     pub counted_requests: usize,
     /// Function that is called with each request before it is answered, for simultaneous actions of other users.
     pub on_request: Option<OnRequest>,
-    /// Number of the next lists of comments in which the newest comment is missing, as on a replica that is behind.
+    /// How many of the next lists of comments leave out the newest comment, as a replica that is behind does.
     pub lag: usize,
     /// Public key of the GitHub App.
     pub app_key: Option<Vec<u8>>,

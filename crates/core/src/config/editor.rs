@@ -1,5 +1,5 @@
-//! The schema for editors: `x-partial` and the aliases of keys are expressed in plain JSON Schema. Editors ignore the
-//! other schema extensions.
+//! The schema for editors. Two things are expressed in plain JSON Schema: `x-partial`, which marks a value to which a
+//! merge may add missing keys, and the aliases of keys. Editors ignore the other extensions of the schema.
 
 use serde_json::{Map, Value, json};
 

@@ -1,8 +1,8 @@
 //! The parsed form of expressions.
 //!
-//! croner's form of an expression has five kilobytes, because it has a byte for each year up to 5000. So a schedule
-//! keeps only the text of its expression. The parsed forms are kept here, up to a maximum number; equal expressions
-//! share one form.
+//! An expression that the crate croner has parsed takes five kilobytes, because its parsed form has a byte for each
+//! year up to 5000. So a schedule keeps only the text of its expression. The parsed forms are kept here, up to a
+//! maximum number; equal expressions share one form.
 
 use std::collections::HashMap;
 use std::ops::Deref;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::OutputMessage;
 
 /// Final output of the last attempt: the result that the agent reported, else its last complete message, else the last
-/// result of a tool, else its unstructured lines.
+/// result of a tool, else the unstructured lines of the attempt.
 #[derive(Debug, Default)]
 pub struct FinalOutput {
     result: Option<String>,

@@ -173,8 +173,8 @@ impl DueCheck<'_> {
     }
 
     /// Returns the time, now or later, at which the calendar lets the delay fire; none if there is no such time, or if
-    /// its time passed while the schedule was not active. A delay that was allowed to fire before its `end_at`, but did not, fires now, as a missed due time of a cron
-    /// schedule does.
+    /// its time passed while the schedule was not active. A delay that was allowed to fire before its `end_at`, but did
+    /// not, fires now, as a missed due time of a cron schedule does.
     pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
         if self.record.passed_while_off(self.schedule).is_some() {
             return None;
@@ -339,8 +339,9 @@ impl DueCheck<'_> {
         if is_interval && self.live.is_empty() { Overlap::Skip } else { self.schedule.timing.overlap }
     }
 
-    /// Returns the reason why the next firing has to wait, if there is one. Without a work source, a firing does not
-    /// wait with `queue`, or with `cancel_previous` while a job is live.
+    /// Returns the reason why the next firing has to wait, if there is one. With a work source, only a missing
+    /// place is a reason. Without a work source, there is no reason under `overlap: queue`, and none under
+    /// `overlap: cancel_previous` while a job is live.
     fn hold(&self, places: &FiringPlaces) -> Option<Hold> {
         match self.overlap() {
             // Each job has its own item, so the jobs do not exclude each other.

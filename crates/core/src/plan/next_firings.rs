@@ -215,7 +215,7 @@ impl Search<'_> {
         let due = self.check.interval_due(interval);
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
         match over {
-            // Only reservations of running jobs are in its way, and nobody knows when these jobs end.
+            // Only reservations of running jobs prevent the firing, and nobody knows when these jobs end.
             Some(over) if over.fits_after_running() && due <= self.check.now => None,
             Some(over) if !over.fits_after_running() => Some(due.max(over.until?)),
             Some(_) | None => Some(due.max(self.check.now)),

@@ -28,9 +28,9 @@ impl Snapshot {
         PlaceTurn { before, last_run_at: self.last_run_at(schedule.id) }
     }
 
-    /// Returns the pending jobs of an agent in the order in which they start: oldest first, except that the jobs that
-    /// the clock fired are sorted by their turns among themselves, and that a job that replaces a cancelled job comes
-    /// first.
+    /// Returns the pending jobs of an agent in the order in which they start: oldest first, with two
+    /// exceptions. The jobs that the clock fired are sorted among themselves by their turns. A job that replaces a
+    /// cancelled job comes first.
     pub(super) fn starting_order(&self, agent: &Agent) -> Vec<(&LiveJob, Option<PlaceTurn>)> {
         let mut before: HashMap<ScheduleId, usize> = HashMap::new();
         for id in self.jobs.iter().filter(|job| job.runs()).filter_map(|job| job.schedule) {

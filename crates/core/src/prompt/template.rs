@@ -94,7 +94,7 @@ impl Template {
     }
 
     /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
-    /// issue. These people do not choose numbers, URLs and labels.
+    /// issue. Numbers, URLs and labels do not count, because these people do not choose them.
     pub fn contains_outside_text(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) => false,

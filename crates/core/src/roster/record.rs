@@ -87,8 +87,8 @@ impl ScheduleRecord {
     }
 
     /// Checks whether an active or finished schedule fires no more because its `end_at` has passed, or because it is a
-    /// delay whose time passed while it was off, even if no daemon has recorded that yet. A cron firing that waits still
-    /// runs before the schedule is finished.
+    /// delay whose time passed while it was off, even if no daemon has recorded that yet. A cron firing that waits
+    /// still runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);

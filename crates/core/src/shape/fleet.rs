@@ -36,8 +36,8 @@ pub struct FleetFile {
     /// folder. Only the key of the root file counts.
     #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "x-address" = true, "format" = "postgres", "examples" = ["postgres://user@host/database"]))]
     pub store: Option<String>,
-    /// Limits for finished jobs where `defaults` or the agent set none; unset means that all are kept. The key of the
-    /// root file also applies to agents that were removed from the fleet.
+    /// Limits for finished jobs; a limit in `defaults` or of the agent overrides the same limit here. Without limits,
+    /// all jobs are kept. The key of the root file also applies to agents that were removed from the fleet.
     pub retention: Option<Retention>,
     /// Providers by name, with limits that apply to all their agents together. Only the key of the root file counts.
     pub providers: Option<IndexMap<String, Provider>>,
@@ -80,7 +80,7 @@ pub struct Defaults {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetReference {
-    /// File of the other fleet, relative to this one.
+    /// Path of the other fleet's file, relative to the file that contains this key.
     #[schemars(length(min = 1))]
     pub path: String,
     /// Name of the fleet here; unset means its own `fleet.name`, or else the name of its directory.
@@ -98,7 +98,7 @@ pub struct FleetReference {
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct AgentEntry {
-    /// File of the agent, relative to this one.
+    /// Path of the agent's file, relative to the file that contains this key.
     #[schemars(length(min = 1))]
     pub path: Option<String>,
     /// Settings that override those of the agent.

@@ -40,7 +40,7 @@ pub enum Occurrence<'a> {
     },
     /// Firing by hand: its idempotency key, or a new UUID.
     Manual(&'a str),
-    /// Task of a strategy that belongs to no other kind. Its key begins with the type of the trigger.
+    /// Task of a trigger that belongs to none of the other kinds. The key begins with the type of the trigger.
     Task {
         trigger_type: &'static str,
         id: &'a str,

@@ -30,7 +30,7 @@ pub enum TriggerKind<'a> {
         repo: &'a str,
         item: GithubItem,
     },
-    /// Tasks of a strategy that belongs to none of the other kinds.
+    /// Tasks that a strategy passes on, for a trigger that belongs to none of the other kinds.
     Tasks {
         /// True if the strategy returns everything that exists, and each item fires once.
         is_list: bool,

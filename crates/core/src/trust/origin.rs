@@ -61,8 +61,8 @@ pub enum Question {
 
 impl TextOrigin {
     /// Returns the origin of the text of a firing. Returns none if trust rules do not apply to the text: for firings by
-    /// the clock or by hand, for tasks without an author, and for events of the fleet, whose text already has a
-    /// decision.
+    /// the clock or by hand, for tasks without an author, and for events of the fleet: trust in their text was
+    /// already decided for the job that caused the event.
     pub fn of(trigger: &TriggerConfig, firing_context: &FiringContext) -> Option<Self> {
         match trigger.kind() {
             TriggerKind::Webhook { allow_unsigned: true, .. } => {
@@ -192,13 +192,14 @@ fn is_plain(repo: &str) -> bool {
 /// Keys of accounts that may be the author of a part of a payload.
 const AUTHOR_KEYS: [&str; 7] =
     ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
-/// Parts of a payload that are ignored: parts in which these keys name an owner; commits, whose authors are free text
-/// and not accounts; and the sender, who is read separately.
+/// Parts of a payload that are ignored: parts in which [`AUTHOR_KEYS`] name an owner; commits, whose authors are free
+/// text and not accounts; and the sender, who is read separately.
 const IGNORED_PARTS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 
-/// Collects the logins of all parts, with `None` for each author whose login is not known. `actor` is the id of the
-/// acting account, for payloads in which authors have only ids.
+/// Collects the logins of all parts, with `None` for each author whose login is not known. `actor` is the id of
+/// the sender. An `author_id` with this value is the sender, whose login is known; any other `author_id` is an author
+/// whose login is not known.
 fn collect(part: &Value, actor: Option<&Value>, logins: &mut IndexSet<Option<String>>) {
     match part {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, actor, logins)),

@@ -21,7 +21,7 @@ use cowhand_engine::prune::files;
 use cowhand_engine::state::{StateFolder, StoreMark};
 use cowhand_engine::trigger::Registry;
 use cowhand_run::sandbox::writable;
-use cowhand_store::{Store, is_postgres};
+use cowhand_store::{Store, StoreError, is_postgres};
 use cowhand_system::disk::{DiskProblem, test_write_in};
 use cowhand_system::tree;
 use cowhand_web::api::{ApiProblem, Client, Code, Page, StatusView};
@@ -247,12 +247,16 @@ async fn store(
     }
     let file = database.display().to_string();
     let address = configured.unwrap_or(&file);
-    let exists = Store::exists(address).await?;
+    let describe = |error: StoreError| match daemon_runs {
+        true => anyhow!(error),
+        false => anyhow!(error.sentence_without_daemon()),
+    };
+    let exists = Store::exists(address).await.map_err(describe)?;
     let former = former_store(location, address, daemon_runs).await;
     if !exists {
         return Ok(format!("does not exist yet; the first start creates it{former}"));
     }
-    let store = Store::open(address).await?;
+    let store = Store::open(address).await.map_err(describe)?;
     let checked = async {
         // `check_statements` prepares statements without values, so PostgreSQL infers the types of the values, and they
         // may differ from the real ones. `check_integrity` comes first, because it runs some of these statements with
@@ -260,13 +264,16 @@ async fn store(
         store.check_integrity().await?;
         store.check_statements().await
     };
-    let mut checked = checked.await.map_err(anyhow::Error::from);
+    let mut checked = checked.await.map_err(describe);
     if checked.is_ok()
         && matches!(daemon_status, Ok(None))
         && !state.is_locked()
         && let Err(error) = refuse_taken_node(&store, state).await
     {
-        checked = Err(error.into());
+        checked = Err(match error {
+            FleetError::Store(error) => describe(error),
+            other => other.into(),
+        });
     }
     store.close().await;
     // The address of a server may contain a password.

@@ -232,8 +232,8 @@ impl FleetLocation {
         answer
     }
 
-    /// Prints a note if a start is refused ([`Self::start_refusal`]), unless the reason is shown already. In this case,
-    /// the answer may be about a store that does not have the jobs of the state folder.
+    /// Prints a note if a start is refused ([`Self::start_refusal`]), unless the reason is shown already. If a start
+    /// is refused, the answer may be about a store that does not have the jobs of the state folder.
     fn note_refusal(&self) {
         if !REFUSAL_IS_SHOWN.load(Ordering::Relaxed)
             && let Some(refusal) = self.refusal_text()
@@ -352,12 +352,7 @@ const MAX_CHECKED: u32 = 1_000;
 
 /// Returns the failure to open the store without a daemon.
 fn unreadable(error: &StoreError) -> Failure {
-    let message = match error {
-        // The message of the store is for a daemon that runs.
-        StoreError::Disk { problem, folder } => problem.sentence_without_daemon(folder),
-        _ => error.to_string(),
-    };
-    Failure::new(Exit::CannotRunHere, message)
+    Failure::new(Exit::CannotRunHere, error.sentence_without_daemon())
 }
 
 /// Adds `no daemon runs` to the message of a failure to open the store. A failure with another exit code than

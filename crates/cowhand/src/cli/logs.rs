@@ -158,9 +158,7 @@ impl LogsArgs {
             || format!("{agent} has no jobs yet; `cowhand trigger {agent}` creates one"),
             |job| {
                 let (sentence, id) = (job.sentence(&agent), &job.id);
-                format!(
-                    "{agent} has no jobs of its own name yet; {sentence}; `cowhand logs -f {id}` follows it"
-                )
+                format!("no job has the name of {agent} yet; {sentence}; `cowhand logs -f {id}` follows it")
             },
         ))
     }

@@ -121,8 +121,8 @@ impl RetryArgs {
         Ok(created)
     }
 
-    /// Removes from `matching` the jobs that were already retried. If such a retry matches the filter itself, for
-    /// example because it failed too, it stays in `matching`.
+    /// Removes from `matching` the jobs that were already retried. A retry that also matches the filter, for example
+    /// because it failed too, stays in `matching`.
     async fn leave_out_retried(
         &self,
         client: &Connection<'_>,

@@ -22,7 +22,6 @@ use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
 use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
-use cowhand_store::StoreError;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Socket};
@@ -226,11 +225,9 @@ impl From<FleetError> for Failure {
             FleetError::Config(_) => Exit::Config,
             _ => Exit::CannotRunHere,
         };
-        // No daemon runs here, so the message about the disk must not state that cowhand continues by itself.
+        // No daemon runs here, so nothing continues by itself.
         let message = match &error {
-            FleetError::Store(StoreError::Disk { problem, folder }) => {
-                problem.sentence_without_daemon(folder)
-            }
+            FleetError::Store(error) => error.sentence_without_daemon(),
             _ => error.to_string(),
         };
         Self::new(exit, message)

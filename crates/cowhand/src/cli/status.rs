@@ -158,7 +158,8 @@ impl StatusArgs {
     }
 }
 
-/// Prints the jobs that have not ended, instead of the agents. A config with errors does not tell which agents there are.
+/// Prints the jobs that have not ended, instead of the agents. A config with errors does not tell which agents there
+/// are.
 async fn print_jobs_without_agents(
     client: &Connection<'_>,
     status: &StatusView,
@@ -169,7 +170,8 @@ async fn print_jobs_without_agents(
     print::prose(&format!("The agents cannot be read, because {note}."), 2);
     let mut shown: Vec<ListedJob> = Vec::new();
     for state in ["running", "pending"] {
-        let jobs: Page<ListedJob> = client.get(&format!("jobs?status={state}&limit={MAX_JOBS_SHOWN}")).await?;
+        let jobs: Page<ListedJob> =
+            client.get(&format!("jobs?status={state}&limit={MAX_JOBS_SHOWN}")).await?;
         shown.extend(jobs.items);
     }
     if shown.is_empty() {
@@ -202,9 +204,9 @@ fn asks_line(asks: usize) -> Option<String> {
 }
 
 /// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
-/// its trigger fails, it is starved, it can never fire, or its firing cannot be prepared. The last of these gets a line
-/// even if the schedule is turned off. Schedules over the same budget share one line. A schedule that missed a firing
-/// gets a further line. Parked providers are not among these lines.
+/// it is over budget, its trigger fails, it is starved, it can never fire, or its firing cannot be prepared. A firing
+/// that cannot be prepared gets a line even if the schedule is turned off. Schedules over the same budget share one
+/// line. A schedule that missed a firing gets a further line. Parked providers are not among these lines.
 fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -213,13 +215,10 @@ fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp)
         let unprepared = view.unprepared().map(|why| print::one_line(&why, 600));
         let line = match (view.status, note, &view.last_error) {
             (ScheduleStatus::Paused, Some(note), _) => {
-                let again =
-                    view.skip_until.map(|until| format!(", tries again {}", duration::until(now, until)));
-                format!(
-                    "{}: {name}{}: {note}",
-                    style::styled("paused", style::ODD),
-                    again.unwrap_or_default()
-                )
+                let when = |until| duration::until(now, until);
+                let again = |until| format!(", {}", schedule::tries_again(until, is_alone, now, when));
+                let again = view.skip_until.map(again).unwrap_or_default();
+                format!("{}: {name}{again}: {note}", style::styled("paused", style::ODD))
             }
             (ScheduleStatus::Error, _, Some(error)) => {
                 format!(

@@ -85,7 +85,7 @@ impl TokenCreateArgs {
     }
 }
 
-/// Revokes a token that could not be shown, because it cannot be shown later and nobody can use it.
+/// Revokes a token that could not be shown. The token cannot be shown later, so nobody could ever use it.
 async fn revoke_unseen(client: &Connection<'_>, name: &TokenName, error: &io::Error) -> Failure {
     let revoked = client.post::<store::TokenRecord>(&revoke_path(name), &()).await;
     let outcome = match revoked {

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::location::{Connection, FleetLocation};
 use super::print;
-use super::schedule::{AgentOrSchedule, ScheduleFullName};
+use super::schedule::{AgentOrSchedule, ScheduleFullName, tries_again};
 use super::{Failure, complete, job, location, number, removed, status};
 use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -160,7 +160,7 @@ impl WhyArgs {
             client.get("status").await?;
         let store_problem = daemon.store_problem.or_else(|| client.disk_problem());
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
-        // Files of the agent's schedules are shown with the schedules.
+        // Skipped files of the agent's schedules are shown with the schedules.
         let is_of_schedule = |by: &TakenBy| by.agent == agent.name;
         skipped_files.retain(|skipped| {
             skipped.agents.contains(&agent.name) && !skipped.taken_by.iter().any(is_of_schedule)
@@ -238,7 +238,7 @@ fn describe_state(
     if let Some(location) = fleet_without_daemon {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
-    // If the job that has ended prevents the firing, the note with the reason `AlreadyRunning` already states that.
+    // If an unsettled job prevents the firing, the note with the reason `AlreadyRunning` already states that.
     if let Some(ended) = ended_sentence(view.unsettled)
         && view.skip_note_reason != Some(SkipReason::AlreadyRunning)
     {
@@ -292,7 +292,9 @@ fn describe_state(
 fn result_if_due(view: &ScheduleView) -> &'static str {
     match (view.skip_note_reason, view.kind.as_str(), view.skip_until) {
         // The firing makes a job, and only the job waits.
-        (Some(SkipReason::UsageLimit), ..) | (Some(SkipReason::OverBudget), "delay", _) => "its job would wait",
+        (Some(SkipReason::UsageLimit), ..) | (Some(SkipReason::OverBudget), "delay", _) => {
+            "its job would wait"
+        }
         // A cron firing waits only for running jobs, whose end is not known.
         (Some(SkipReason::OverBudget), "interval", _) | (Some(SkipReason::OverBudget), "cron", None) => {
             "it would wait"
@@ -490,11 +492,9 @@ fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
     };
     Some(match (view.skip_reason, view.skip_until) {
         (Some(SkipReason::Paused), Some(until)) => {
-            format!(
-                "Why: {}\nIt tries again {} ({until:.0}), once.",
-                with_full_stop(&note),
-                duration::until(now, until)
-            )
+            let when = |until| format!("{} ({until:.0}), once", duration::until(now, until));
+            let again = tries_again(until, is_alone, now, when);
+            format!("Why: {}\nIt {again}.", with_full_stop(&note))
         }
         (reason, Some(until)) if subject == "It waits" => {
             let (when, condition) = (duration::until(now, until), job::with_daemon(is_alone));

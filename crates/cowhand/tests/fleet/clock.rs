@@ -254,6 +254,51 @@ fn missed_due_times_are_shown_before_and_after_start() {
     }
 }
 
+/// The pause of a schedule ends while no daemon runs.
+#[test]
+fn no_paused_schedule_tries_again_in_the_past() {
+    let fleet = Stepped::with(
+        "agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    breaker: {failures: 1, pause: 1h}
+    schedules:
+      often: {type: interval, interval: 1s, prompt: Work.}
+",
+    );
+    fleet.start();
+    let is_paused = || fleet.json(&["schedule", "show", "worker/often"])["status"] == "paused";
+    wait_until("the schedule to pause", || is_paused().then_some(()));
+    let verbs = [
+        &["schedule", "next"][..],
+        &["schedule", "next", "worker/often"],
+        &["schedule", "list"],
+        &["status"],
+        &["why", "worker/often"],
+    ];
+    let said = |verb: &[&str]| fleet.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for verb in verbs {
+        assert!(!said(verb).contains("if a daemon runs by then"), "{verb:?}: {}", said(verb));
+    }
+    assert_eq!(fleet.run(&["stop"]).code, Some(0));
+    for verb in verbs {
+        assert!(said(verb).contains("if a daemon runs by then"), "{verb:?}: {}", said(verb));
+    }
+    fleet.set_clock("+7200s");
+    for verb in verbs {
+        let said = said(verb);
+        let again = "tries again when a daemon runs";
+        assert!(
+            said.contains(again) || said.contains("nothing fires by the clock before a daemon runs"),
+            "{verb:?}: {said}"
+        );
+        for word in ["tries again at 2", "tries again now", "before 2", "if a daemon runs by then"] {
+            assert!(!said.contains(word), "{verb:?}: {word} in {said}");
+        }
+    }
+}
+
 /// The `end_at` of a schedule, and the time of a delay, pass while no daemon runs.
 #[test]
 fn missed_times_before_end_are_shown_and_made_up() {

@@ -248,7 +248,7 @@ fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {
     assert!(words(&noted()).contains(expected), "{}", noted());
     let expected = "not in the config: a/checked: 1 accepted firing without a job waiting; the schedule a/checked is not in \
                     the config any more; put it back under this name, or continue its history in another schedule of a, \
-                    with `adopt: checked`; `cowhand cancel --agent a --schedule checked` cancels the waiting jobs and firings";
+                    with `adopt: checked`; `cowhand cancel --agent a --schedule checked --status pending` cancels the waiting jobs and firings";
     for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/checked"]] {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(0), "{verb:?}: {}", said.stderr);

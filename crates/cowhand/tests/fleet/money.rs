@@ -394,7 +394,7 @@ agents:
         assert_eq!(scene.json(&["usage", "--agent", "slow"])["jobs"].as_array().unwrap().len(), 1);
     };
     let usage = wait_until("the first report", || {
-        Some(scene.json(&["usage"])).filter(|usage| usage["budgets"][0]["spent"] == 0.2)
+        Some(scene.json(&["usage"])).filter(|usage| usage["total"]["cost_usd"] == 0.2)
     });
     check(&usage, "running");
     scene.write("go", "");

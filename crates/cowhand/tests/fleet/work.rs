@@ -278,7 +278,7 @@ fn undelivered_results_are_shown() {
     for verb in ["claim", "complete"] {
         let refused = scene.run(&["work", verb, "files-two"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stdout);
-        let why = format!("the work source has not received the report on the outcome of {id} yet");
+        let why = format!("the work source has not received the result of {id} yet");
         assert!(refused.stderr.contains(&why) && !refused.stderr.contains("cancel"), "{}", refused.stderr);
     }
     fs::rename(scene.root.join("away"), scene.root.join("tasks")).unwrap();
@@ -300,13 +300,16 @@ fn undelivered_result_of_person_is_shown() {
     let refused = scene.run(&["work", "claim", "files-one"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stdout);
     assert!(
-        refused.stderr.contains("has not received the report on the action of person yet"),
+        refused.stderr.contains("the work source has not received the change by person yet"),
         "{}",
         refused.stderr
     );
     assert!(refused.stderr.contains("`cowhand work release files-one`"), "{}", refused.stderr);
     assert_eq!(scene.run(&["work", "release", "files-one"]).code, Some(0));
     assert_eq!(scene.json(&["status"])["untold"], serde_json::json!([]));
+    let events = scene.run(&["events", "--json"]).stdout;
+    let message = "files-one was released by hand, and its source no longer has it";
+    assert!(events.contains(message), "{events}");
 }
 
 /// A retry of a deleted item is not advised for ever.

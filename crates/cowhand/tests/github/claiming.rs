@@ -100,16 +100,22 @@ async fn permission_error_stops_remaining_claims() {
     }
     fake.fault(&format!("POST /repos/{REPO}/issues/2/comments"), FakeFault::status(403));
     let claims: Vec<_> = (1..=4).map(|number| (id(number), claimant(&format!("job-{number}")))).collect();
-    let reasons: Vec<_> = source
+    let refusals: Vec<_> = source
         .claim_all(&claims)
         .await
         .into_iter()
         .map(|result| match result.unwrap() {
             ClaimResult::Claimed(_) => None,
-            ClaimResult::Refused { reason, .. } => Some(reason),
+            ClaimResult::Refused { reason, message } => Some((reason, message.unwrap())),
         })
         .collect();
+    let reasons: Vec<_> =
+        refusals.iter().map(|refusal| refusal.as_ref().map(|(reason, _)| *reason)).collect();
     assert_eq!(reasons, [None, Some(PermissionDenied), Some(SourceError), Some(SourceError)]);
+    assert_eq!(
+        refusals[3].as_ref().unwrap().1,
+        "this claim was not tried, because the claim before it did not succeed"
+    );
     assert!(!fake.requests().iter().any(|request| request.contains("/issues/3")));
 }
 
@@ -184,6 +190,24 @@ fn on_first_request(
         }
     };
     fake.state().on_request = Some(OnRequest(Box::new(on_request)));
+}
+
+#[tokio::test]
+async fn refused_claims_say_who_has_the_issue() {
+    let (fake, source) = scene().await;
+    fake.add(2, &["ready", "agent-working"]);
+    fake.add(7, &["ready"]);
+    on_first_request(&fake, "POST /repos/my-org/my-repo/issues/7/comments", |fake_state| {
+        fake_state.issues.get_mut(&7).unwrap().labels.clear();
+    });
+    for (number, expected) in [
+        (2, "the issue already has the label \"agent-working\""),
+        (7, "somebody else took the issue while this fleet was claiming it"),
+    ] {
+        let answer = source.claim_work(&id(number), &claimant("job-1")).await.unwrap();
+        let ClaimResult::Refused { message, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(message.as_deref(), Some(expected));
+    }
 }
 
 #[tokio::test]

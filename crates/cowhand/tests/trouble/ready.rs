@@ -197,6 +197,33 @@ fn daemon_on_read_only_disk_is_not_ready() {
     wait_for("the second job to end", || ended(&fleet) == 2);
 }
 
+/// Without a daemon, nothing continues by itself. The store of a daemon that has ended is one file, which cannot be opened
+/// on a read-only disk.
+#[test]
+fn doctor_without_daemon_on_read_only_disk_names_the_start() {
+    let mut disk = None;
+    let mut fleet = Fleet::on_disk(|namespace, place| {
+        disk = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
+    });
+    let disk = disk.unwrap();
+    fleet.start();
+    assert_eq!(fleet.run(&["stop"]).status.code(), Some(0));
+    fleet.ended();
+    disk.make_read_only();
+    let folder = fleet.path().join(".cowhand").display().to_string();
+    let doctor = || said(&fleet, &["doctor"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_shown = |doctor: &str, what: &str| {
+        let row = format!(
+            "FAIL {what}: the disk of {folder} is read-only, so no daemon can start; mount it writable again"
+        );
+        doctor.contains(&row)
+    };
+    wait_for("the disk to be read-only", || is_shown(&doctor(), "state folder"));
+    let doctor = doctor();
+    assert!(is_shown(&doctor, "store") && !doctor.contains("by itself"), "{doctor}");
+    disk.repair(fleet.namespace());
+}
+
 /// `stop` ends the daemon and its agents on a disk that became read-only. The next start settles the job.
 #[test]
 fn daemon_on_read_only_disk_can_be_stopped() {

@@ -77,7 +77,7 @@ fn refuse_older_store(state: &StateFolder, jobs: UnsettledJobs) -> Result<(), Fl
 }
 
 /// Returns the record of the store that the last daemon used, if `store` is another one. If `store` cannot be read, its
-/// address decides. Returns `None` if the record does not exist or cannot be read.
+/// address decides whether it is another one. Returns `None` if the record does not exist or cannot be read.
 pub async fn former_store(state: &StateFolder, store: Option<&str>) -> Option<StoreMark> {
     let mark = state.store_mark().ok()??;
     let file = state.database().display().to_string();

@@ -66,11 +66,11 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the timeout that the attempt has exceeded, for its duration or for its silence. Answer waits do not
-    /// count towards the duration. Of all answer waits together, at most the longer of [`MAX_PAUSED_TIME`] and the
-    /// agent's `ask_timeout` is left out. Silence does not count during an answer wait, and is counted from zero when
-    /// the ask has ended. If the store is not available and the agent may be waiting for an answer, returns `None`, so
-    /// that the attempt is not ended.
+    /// Returns the timeout that the attempt has exceeded, for its duration or for its silence. The time of answer waits
+    /// does not count towards the duration, up to a maximum for all answer waits together: the longer of
+    /// [`MAX_PAUSED_TIME`] and the agent's `ask_timeout`. Silence does not count during an answer wait, and is counted
+    /// from zero when the ask has ended. If the store is not available and the agent may be waiting for an answer,
+    /// returns `None`, so that the attempt is not ended.
     async fn exceeded_timeout(
         &self,
         rules: &Rules,

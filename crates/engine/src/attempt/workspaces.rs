@@ -264,7 +264,7 @@ async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<Sto
 }
 
 /// Keeps or removes the workspace of an ended job, according to `cleanup`. If `for_session` is true, the workspace is
-/// kept at least while its session may continue.
+/// kept at least while the job's session may continue.
 async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
     let Some(status) = stored.job_status else { return remove(engine, stored).await };
     // An incomplete workspace has nothing to keep.

@@ -173,7 +173,7 @@ pub(crate) fn load_again(file: &Path, kept: KeptFleets) -> FromDisk {
     notes.extend(inherited_environment(&loaded));
     notes.extend(left_by_herdctl(file));
     let preferred: Vec<PathBuf> = preferred_files(file).collect();
-    // A file with another name is used only if somebody names it, so no other file replaces it.
+    // A config file whose name is not in `NAMES` is used only if somebody gives its path, so no other file replaces it.
     let is_usual = file.file_name().is_some_and(|own| NAMES.iter().any(|name| own == *name));
     if is_usual {
         watched.extend(preferred.iter().cloned().map(WatchedFile::new));

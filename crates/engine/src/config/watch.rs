@@ -98,7 +98,7 @@ impl ConfigWatch {
 }
 
 /// Returns the folders below `root` on the way to a file. If one of them is removed, moved or made again, as by a
-/// checkout of a branch, its watch is lost, so that is a change too.
+/// checkout of a branch, the watch of that folder is lost. Therefore such an event counts as a change too.
 fn folders_between(root: &Path, file: &Path) -> Vec<PathBuf> {
     let folders = file.ancestors().skip(1).take_while(|folder| *folder != root);
     if file.starts_with(root) { folders.map(Path::to_owned).collect() } else { Vec::new() }

@@ -155,7 +155,7 @@ mod tests {
         }
         agenda.set_wake("c".parse().unwrap(), Some(at(30)));
         assert_eq!(agenda.next(), Some(at(10)));
-        // The first agent comes in turn.
+        // No agent has a reason to be planned, so the next agent of the roster is planned: the first one.
         assert_eq!(agenda.take_due(&roster, at(9)), [names(&["a"])]);
         assert_eq!(agenda.take_due(&roster, at(20)), [names(&["b"])], "its time has come");
         assert_eq!(agenda.next(), Some(at(30)));

@@ -25,8 +25,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 const SILENT_STORE_WARNING_AFTER: Duration = Duration::from_secs(1);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Limits the time for which a stopping daemon waits for the store, once it has no more jobs to wait for. Logs a
-/// warning if the store does not answer or cannot be written.
+/// Limits the time for which a stopping daemon waits for the store. The limit begins when the daemon no longer waits
+/// for jobs. Logs a warning if the store does not answer or cannot be written.
 pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::Receiver<Lifecycle>) {
     if lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running).await.is_err() {
         return;
@@ -74,8 +74,8 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        // An entry that cannot be written stays due, so the wait has a limit. The time already spent on waiting for the
-        // store counts.
+        // An entry that cannot be written stays due, so the wait has a limit. This limit includes the time for which
+        // the store has not answered already.
         let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.unanswered_time().unwrap_or_default());
         let (outbox, hooks) =
             tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));

@@ -174,8 +174,9 @@ impl Daemon {
         let mut folder_lost = Box::pin(home::wait_until_lost(Arc::clone(&self.engine)));
         let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
-            // The heartbeat runs before the plan, and both use the same time. Otherwise, after a suspension of the
-            // machine before or between them, the plan would treat the jobs of this node as jobs of a dead node.
+            // The heartbeat precedes the plan, so that leases that expired during a suspension of the machine are
+            // renewed before the plan settles their jobs as lost. Both use the same time, so that the same holds for a
+            // suspension between them.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
@@ -219,8 +220,8 @@ impl Daemon {
         let _ = limiter.await;
     }
 
-    /// Records that the time to finish is over, with the number of jobs that will be cancelled. The callers that wait
-    /// for the stop report that number.
+    /// Records that the time to finish is over, with the number of jobs that will be cancelled. Each caller that waits
+    /// until the daemon has stopped then reports this number.
     fn give_up_waiting(&self, lifecycle_sender: &watch::Sender<Lifecycle>) {
         let overdue = self.engine.running_jobs().len();
         lifecycle_sender.send_if_modified(|lifecycle| {
@@ -261,7 +262,7 @@ impl Daemon {
         self.agenda.next()
     }
 
-    /// Returns the agents that have to be planned now, in groups.
+    /// Returns the agents that have to be planned now. Agents whose plans depend on each other are in the same group.
     async fn groups_to_plan(
         &mut self,
         roster: &Roster,
@@ -311,8 +312,8 @@ impl Daemon {
                 self.background.spawn(firing::prepare_in_order(engine, schedule, more));
             }
         }
-        // If a job is still supervised, the task of its previous attempt still cleans up, or an orphan of the job is
-        // being ended. The end of either wakes the loop.
+        // A job that is still supervised is not started now: the task of its previous attempt still cleans up, or an
+        // orphan of the job is being ended. The end of either wakes the loop.
         let starts = tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job));
         // Claims that are made at the same time share commits.
         let claims = join_all(starts.map(|start| self.claim(start, now))).await;
@@ -448,7 +449,8 @@ pub struct ConfigContents {
     pub variables: HashMap<String, String>,
     /// The config as it is shown to people, without secrets; `None` if the fleet was not loaded from a file.
     pub shown: Option<ShownConfig>,
-    /// Files that the loader tried to read, existing or not, and files that would be read instead if they existed.
+    /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead of
+    /// the root file if they existed.
     pub files: Vec<PathBuf>,
     /// Names of the variables that the config names as secrets.
     pub named: Vec<String>,

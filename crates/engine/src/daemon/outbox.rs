@@ -24,7 +24,7 @@ use cowhand_work::{
     Claimant, QueueState, WorkSource, WorkSourceError, can_claim_another, catch_panic, with_timeout,
 };
 
-/// Time after which a source that does not answer counts as failed. Shorter than the lease.
+/// Time after which a source that does not answer counts as failed. It is shorter than [`OUTBOX_LEASE`].
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
 const DELIVERY_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_secs(2), SignedDuration::from_mins(10));

@@ -18,8 +18,8 @@ use cowhand_store::{NodeJoined, NodePresence, Store};
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 const PREDECESSOR_POLL: Duration = Duration::from_millis(100);
 
-/// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not
-/// missed.
+/// Records the start of the daemon. Due times after the start of the oldest daemon of the fleet that still runs do not
+/// count as missed.
 pub(super) async fn begin(
     store: &Store,
     node: &str,

@@ -68,7 +68,8 @@ fn jobs_in_words(agent: &Agent, of: &[Option<&ScheduleName>]) -> String {
 }
 
 /// Explains why the program of `setup` cannot be started. Returns `None` if no reason is known. Nothing is known about
-/// a program in an image, or about a relative path: it is in the workspace, which does not exist yet.
+/// a program in an image. Nothing is known about a relative path either: the path begins in the workspace, and the
+/// workspace does not exist yet.
 fn missing_setup(agent: &Agent, rules: &IsolationRules) -> Option<String> {
     let program = rules.setup.as_ref()?.first()?;
     let is_in_workspace = program.contains('/') && !program.starts_with('/');

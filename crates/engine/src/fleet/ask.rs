@@ -125,8 +125,8 @@ impl Fleet {
         redactor_over(&loaded, loaded.roster.agent(job.agent())).with_secrets([token])
     }
 
-    /// Applies the permission rules of the current config. If the job's agent or schedule was removed from the config,
-    /// a person is asked, unless a rule of the agent denies the use.
+    /// Applies the permission rules of the current config. If the job's agent was removed from the config, a person is
+    /// asked. If only the job's schedule was removed, a person is asked too, unless a rule of the agent denies the use.
     fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> ToolVerdict {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };

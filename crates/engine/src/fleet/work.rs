@@ -126,7 +126,7 @@ impl Fleet {
     async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
         let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
         if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
-            let message = format!("{} was released by hand, and is not there", view.item.id);
+            let message = format!("{} was released by hand, and its source no longer has it", view.item.id);
             self.store().drop_item(held, message, self.clock().now()).await?;
         }
         Ok(self.store().forget_failures(queue.name.clone(), view.item.id.clone()).await?)
@@ -425,9 +425,9 @@ fn done_error(view: &ItemView) -> Option<FleetError> {
 /// items.
 fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     let (id, holder) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
-    let action = match holder.strip_suffix(&format!("@{id}")) {
-        Some(person) => format!("the action of {person}"),
-        None => format!("the outcome of {holder}"),
+    let (what, noun) = match holder.strip_suffix(&format!("@{id}")) {
+        Some(person) => (format!("the change by {person}"), "change"),
+        None => (format!("the result of {holder}"), "result"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     if view.releasing {
@@ -437,13 +437,13 @@ fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     }
     let named = view.command_words();
     let why = format!(
-        "the work source has not received the report on {action} yet{why}; cowhand tries again. `cowhand work \
-         release {named}` drops the report and releases the item, or forgets the item if the source no longer has it"
+        "the work source has not received {what} yet{why}; cowhand tries again. `cowhand work release \
+         {named}` drops the {noun} and releases the item, or forgets the item if the source no longer has it"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
-/// Explains why an item cannot be released, and how it becomes available.
+/// Explains why an item cannot be released, and which command makes it available, if there is one.
 async fn cannot_release(queue: &Queue, item: &WorkItemId, why: String) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
@@ -454,7 +454,7 @@ async fn cannot_release(queue: &Queue, item: &WorkItemId, why: String) -> String
     }
 }
 
-/// Explains why an item cannot be completed, and how it can be completed.
+/// Explains why an item cannot be completed now, and what a person has to do before it can be completed.
 async fn cannot_complete(queue: &Queue, item: &WorkItemId, state: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {

@@ -36,7 +36,7 @@ const GRACE_MS: u64 = 2_000;
 const OUTPUT_BYTES: u64 = 64 << 10;
 /// Time after which the state of a hook is read again, if its folder does not change earlier.
 const POLL_EVERY: Duration = Duration::from_millis(500);
-/// Time beyond the hook's limit after which the daemon kills the hook itself.
+/// Time beyond the hook's limit after which the daemon kills the hook, because the keeper has not ended it.
 const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// Follows a shell hook that an earlier daemon started. Such a hook is never started again, because nobody knows what
@@ -120,8 +120,8 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookRe
     let limits = attempt.start().ok().and_then(|start| start.limits);
     let limit = limits.map_or_else(|| to_millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
-    // The keeper ends the hook in time. This limit is for a keeper that cannot do that, so it is enough to count from
-    // now, also after a restart of the daemon.
+    // The keeper ends the hook in time. The daemon checks the limit only for a keeper that cannot do that. So the
+    // daemon may count the time from now, also after a restart.
     let since = engine.clock.moment();
     let mut is_killed = false;
     loop {

@@ -37,7 +37,7 @@ pub struct GivenUpItem {
     pub given_up: GivenUp,
     /// Schedules that take from the queue of the item; empty if there are none any more.
     pub taken_by: Vec<TakenBy>,
-    /// The agents that have its queue.
+    /// The agents that have the queue of the item.
     #[serde(default)]
     pub agents: Vec<AgentName>,
     #[serde(flatten)]

@@ -78,9 +78,9 @@ pub struct ItemView {
     /// Holder according to the source, as `FLEET/HOLDER`, if nobody in this fleet holds the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
-    /// Agents that take items from its queue.
+    /// Agents that take items from the queue of the item.
     pub agents: Vec<AgentName>,
-    /// Reason why its result, or its release, could not be delivered to the source yet.
+    /// Reason why the result or the release of the item could not be delivered to the source yet.
     pub last_error: Option<String>,
     /// True if the source still has to receive the release of the item, and not a result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -88,25 +88,25 @@ pub struct ItemView {
     /// After a release or completion: whether the source has not received it yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undelivered: bool,
-    /// Reason why it is left for a person.
+    /// Reason why the item is left for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
     /// Result of its last job, if the result was not delivered because the item had changed in its source. Only
     /// present in the answer to a request for one item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_result: Option<DroppedResult>,
-    /// Whether a release found that its source does not have it any more, so that the fleet has forgotten it.
+    /// Whether a release found that the source does not have the item any more. The fleet has then forgotten the item.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
-    /// Name of its queue.
+    /// Name of the item's queue.
     #[serde(default)]
     pub queue: String,
     #[serde(flatten)]
     pub needed: NeededNames,
-    /// Whether a retry or release found it available already.
+    /// Whether a retry or release found that the item was available already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_available: bool,
-    /// After a retry or release: reason why no schedule takes it before a person acts.
+    /// After a retry or release: reason why no schedule takes the item before a person acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_taken: Option<String>,
 }
@@ -118,13 +118,13 @@ impl ItemView {
     }
 }
 
-/// A result that was not delivered to its source, because the item has changed.
+/// A result that was not delivered to the work source, because the item has changed there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedResult {
     /// Job that has the result.
     pub job: JobId,
     pub at: Timestamp,
-    /// Reason why it was not delivered.
+    /// Reason why the result was not delivered.
     pub message: String,
 }
 
@@ -133,11 +133,11 @@ pub struct DroppedResult {
 pub enum ItemStatus {
     Available,
     Claimed,
-    /// The source still has to receive its result or its release.
+    /// The source still has to receive the result or the release of the item.
     Closing,
-    /// Work on it failed, and no agent takes it before a person has acted.
+    /// Work on the item failed, and no agent takes the item before a person has acted.
     GivenUp,
-    /// It exists and is not offered: a person has to decide about it.
+    /// The item exists in its source and is not offered: a person has to decide about it.
     Withdrawn,
     /// Nothing is left to do.
     Done,
@@ -295,7 +295,7 @@ pub async fn held_items(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, W
 pub struct UndeliveredItem {
     pub id: WorkItemId,
     pub title: String,
-    /// Name of its queue.
+    /// Name of the item's queue.
     pub queue: String,
     /// Job or person that held the item.
     pub held_by: String,

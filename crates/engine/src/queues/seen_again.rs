@@ -1,14 +1,15 @@
 //! Undelivered results whose items are in their source again.
 //!
-//! Code that reads a source reports the holders here. The outbox takes the holders while it makes no delivery, so that
-//! no result is delivered twice at the same time.
+//! Code that reads a source reports the holders of these items here. The outbox takes the reported holders only while
+//! the outbox makes no delivery, so that no result is delivered twice at the same time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Time before the same result is reported again, so that a result that cannot be delivered is not tried at every poll.
+/// Shortest time between two accepted reports of the same holder, so that a result that cannot be delivered is not
+/// tried at every poll.
 const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Files in the folders of work sources that are not items, so that no agent takes them.
+//! Files that are in the folder of a work source and are not work items. No agent takes such files.
 
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;

@@ -19,8 +19,8 @@ use cowhand_store::LedgerRow;
 impl ScheduleView {
     /// Adds a note that explains why the schedule does not fire or why its jobs do not start, for example because of a
     /// pause, a budget, a usage limit, a requeue, a provider slot or the calendar. The first reason that applies is
-    /// used. A schedule that already waits for something else also gets the note, because this reason delays it after
-    /// that wait.
+    /// used. A schedule that already waits for something else gets the note too: after that wait, the reason in the
+    /// note delays the schedule further.
     pub(super) fn with_explanation(
         mut self,
         roster: &Roster,
@@ -414,7 +414,7 @@ pub const RETRY_DUE: &str = "; the retry has been due";
 /// Start of the note of a firing that replaces a missed firing.
 pub(crate) const MISSED: &str = "its time was missed";
 
-/// Start of the note of a firing that was due at a time that its calendar excludes.
+/// Start of the note of a firing that was due at a time that the calendar of its schedule excludes.
 pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
 
 /// Start of the note of a firing that its `when_command` skipped.

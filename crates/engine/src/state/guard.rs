@@ -50,8 +50,9 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
             return Ok(());
         }
         if metadata.is_dir() && path.parent() != Some(folder) && path != folder {
-            // This is the open folder of an attempt or a job, so its contents are closed too. The contents of a closed
-            // folder are skipped, because other users cannot reach them.
+            // Other users have rights to this folder of an attempt or a job, so their rights to its contents are
+            // removed too. If other users have no rights to a folder, they cannot reach its contents, so the contents
+            // are skipped.
             return close_all(path);
         }
         close_one(path, metadata)

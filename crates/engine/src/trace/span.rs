@@ -42,8 +42,8 @@ pub(super) enum SpanStatus {
     /// No status, for example for a cancelled job.
     Unset,
     Ok,
-    /// Failed, with the message of the error. A failed tool call has no message, because that text may contain
-    /// anything.
+    /// Failed, with the message of the error. A failed tool call has no message, because the answer of a tool may
+    /// contain anything.
     Error(Option<String>),
 }
 

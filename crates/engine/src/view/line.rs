@@ -32,9 +32,9 @@ pub fn joined_lines(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
 }
 
-/// Folds a text into one line, for a person who decides about the text. Line breaks and control characters are shown,
-/// and several blanks become one. The line has at most `longest` characters, followed by the number of omitted
-/// characters.
+/// Joins the lines of a text into one line, for a person who decides about the text. Line breaks and control characters
+/// are shown, and several blanks become one. The line has at most `longest` characters, followed by the number of
+/// omitted characters.
 pub fn folded(text: &str, longest: usize) -> String {
     let mut visible = String::new();
     for c in text.chars() {

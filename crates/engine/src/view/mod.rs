@@ -193,8 +193,8 @@ impl Views {
         self.state_file.pause()
     }
 
-    /// Begins again if the store does not contain the event of the cursor, because the store was replaced by an earlier
-    /// state: all views are written again, and records of jobs that the store does not have are removed.
+    /// Begins again if the store does not contain the event of the cursor: the store was then replaced by an earlier
+    /// state. All views are written again, and records of jobs that the store does not have are removed.
     async fn check_cursor(&mut self, store: &Store, newest: i64) -> anyhow::Result<()> {
         if self.cursor.seq <= newest && (self.is_cursor_checked || self.cursor.is_in(store).await?) {
             self.is_cursor_checked = true;

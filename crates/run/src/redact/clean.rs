@@ -22,7 +22,7 @@ const ESCAPABLE_CHARACTERS: [char; 5] = ['\n', '\t', '"', '/', '\\'];
 pub(super) struct CleanCheck(Option<Arc<Finder>>);
 
 enum Finder {
-    /// Compares many bytes at once. The processor may not support it, and it has a limit for the number of texts.
+    /// Searcher that compares many bytes at once. Some processors do not support it, and it accepts only few texts.
     Packed(packed::Searcher),
     Automaton(AhoCorasick),
 }

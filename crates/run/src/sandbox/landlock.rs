@@ -1,7 +1,7 @@
 //! Landlock: a process drops rights for itself and all its descendants.
 //!
-//! It needs no other program and no privilege. It restricts files, TCP ports, signals and abstract sockets. Seccomp
-//! filters (`sockets`) restrict the rest of the network.
+//! Landlock needs no other program and no privilege. It restricts files, TCP ports, signals and abstract sockets.
+//! Seccomp filters (`sockets`) restrict the rest of the network.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::MAX_MESSAGE_BYTES;
 
-/// Size from which a batch is written. A smaller batch is written when there is no more output.
+/// A batch of this size or more is written at once. A smaller batch is written when there is no more output.
 const WRITE_BATCH_BYTES: usize = 256 << 10;
 /// Maximum size of the memory that an empty batch keeps.
 const MAX_KEPT_BYTES: usize = 2 * WRITE_BATCH_BYTES;

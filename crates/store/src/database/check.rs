@@ -37,8 +37,8 @@ impl fmt::Display for StoreId {
 
 impl Store {
     /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is
-    /// not an error, because opening creates it. Returns the id of the store; `None` if it has none, because it does
-    /// not exist or no daemon of this version has used it.
+    /// not an error, because [`Self::open`] creates it. Returns the id of the store; `None` if the store has no id,
+    /// because it does not exist or no daemon of this version has used it.
     pub async fn check_location(location: &str) -> Result<Option<StoreId>, StoreError> {
         if !open::is_postgres(location) {
             let path = Path::new(location);
@@ -105,7 +105,7 @@ fn check_file(path: &Path, location: &str) -> Result<Option<StoreId>, StoreError
     Ok(id.into_iter().next().map(StoreId::new))
 }
 
-/// Returns the empty value if the table does not exist.
+/// Returns the result of a read, or the empty value if the read failed because its table does not exist.
 pub(super) fn unless_missing<T: Default, E: Into<DriverError>>(read: Result<T, E>) -> Result<T, DriverError> {
     match read.map_err(Into::into) {
         Err(error) if is_table_missing(&error) => Ok(T::default()),

@@ -45,8 +45,8 @@ pub enum StoreError {
     )]
     Newer { location: String, found: i64, known: i64 },
     #[error(
-        "the PostgreSQL server of the store, {location}, does not answer ({why}); check that it runs and can be reached from \
-         here. Running agents continue, and the daemon continues by itself as soon as the server answers"
+        "{}. Running agents continue, and the daemon continues by itself as soon as the server answers",
+        no_answer(.location, .why)
     )]
     NoAnswer { location: String, why: String },
     #[error(
@@ -58,16 +58,9 @@ pub enum StoreError {
     /// `folder` is the folder of the store's file.
     #[error("{}", .problem.sentence(.folder))]
     Disk { problem: DiskProblem, folder: String },
-    #[error(
-        "the disk of the PostgreSQL server of the store, {location}, is full ({why}), so nothing can be written; free space on it, \
-         and cowhand continues by itself"
-    )]
+    #[error("{}, and cowhand continues by itself", server_full(.location, .why))]
     ServerFull { location: String, why: String },
-    #[error(
-        "the PostgreSQL server of the store, {location}, is read-only ({why}), so nothing can be written; make it writable \
-         (`default_transaction_read_only`), or name the primary server in `store` if it is a standby, and cowhand continues \
-         by itself"
-    )]
+    #[error("{}, and cowhand continues by itself", server_read_only(.location, .why))]
     ServerReadOnly { location: String, why: String },
     #[error("the PostgreSQL server of the store, {location}, refuses the connection ({why}); {advice}")]
     ServerRefuses { location: String, why: String, advice: &'static str },
@@ -77,11 +70,7 @@ pub enum StoreError {
          TABLE owner to USER`"
     )]
     NoRights { location: String, why: String },
-    #[error(
-        "another connection holds a lock in the database of the store, {location} ({why}). Find it with `select pid, state, \
-         query from pg_stat_activity` and let it commit, or end it with `select pg_terminate_backend(PID)`; cowhand then \
-         continues by itself"
-    )]
+    #[error("{}; cowhand then continues by itself", locked(.location, .why))]
     Locked { location: String, why: String },
     #[error("the store's connection failed: {0}")]
     Connection(#[source] DriverError),
@@ -110,7 +99,47 @@ pub enum StoreError {
     Commit(String),
 }
 
+fn no_answer(location: &str, why: &str) -> String {
+    format!(
+        "the PostgreSQL server of the store, {location}, does not answer ({why}); check that it runs and can be reached from \
+         here"
+    )
+}
+
+fn server_full(location: &str, why: &str) -> String {
+    format!(
+        "the disk of the PostgreSQL server of the store, {location}, is full ({why}), so nothing can be written; free space \
+         on it"
+    )
+}
+
+fn server_read_only(location: &str, why: &str) -> String {
+    format!(
+        "the PostgreSQL server of the store, {location}, is read-only ({why}), so nothing can be written; make it writable \
+         (`default_transaction_read_only`), or name the primary server in `store` if it is a standby"
+    )
+}
+
+fn locked(location: &str, why: &str) -> String {
+    format!(
+        "another connection holds a lock in the database of the store, {location} ({why}). Find it with `select pid, state, \
+         query from pg_stat_activity` and let it commit, or end it with `select pg_terminate_backend(PID)`"
+    )
+}
+
 impl StoreError {
+    /// Returns the message for a process that is not a running daemon, so that nothing continues by itself.
+    pub fn sentence_without_daemon(&self) -> String {
+        match self {
+            Self::Disk { problem, folder } => problem.sentence_without_daemon(folder),
+            Self::NoAnswer { location, why } => no_answer(location, why),
+            Self::ServerFull { location, why } => server_full(location, why),
+            Self::ServerReadOnly { location, why } => server_read_only(location, why),
+            Self::Locked { location, why } => locked(location, why),
+            other => other.to_string(),
+        }
+    }
+
     /// Replaces the location in an error of opening a store. A caller that opened a copy of the file names the original
     /// file.
     #[must_use]

@@ -23,7 +23,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// [`ANSWER_TIMEOUT`].
 const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a request that still waits for a connection checks whether the server refuses more connections. The
-/// pool retries such a connection without reporting the reason. Shorter than [`ANSWER_TIMEOUT`].
+/// pool retries a refused connection without reporting the reason. This time is shorter than [`ANSWER_TIMEOUT`].
 const REASON_CHECK_AFTER: Duration = Duration::from_secs(7);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of connections of the pool. A node uses up to 18 with the two outside the pool: one announces the node,

@@ -246,7 +246,7 @@ where
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>) {
         let answer = match (commit_error, self.result) {
             (_, Some(Err(error))) => Err(error),
-            // A verb with a result ran, so the file was found to be removed after the commit.
+            // The verb has a result, so it ran. The change of the file was therefore found only after the commit.
             (Some(StoreError::FileChanged { .. }), Some(answer))
                 if self.success_if == SuccessIf::Committed =>
             {

@@ -59,8 +59,8 @@ impl Client {
             if client.is_some() || !state.is_locked() {
                 return Ok(client);
             }
-            // A fleet in another program has a lock file without a pid, and no socket. Its store can be read. If the lock
-            // file was removed too, the daemon makes it again.
+            // A fleet that another program runs has a lock file without a pid, and no socket. The store of such a fleet
+            // can be read. A missing lock file was removed, and the daemon makes it again.
             let is_named = state.lock_holder().is_some() || state.starting_process().is_some();
             if !is_named && state.has_lock_file() && began.elapsed() >= NAME_TIMEOUT {
                 return Ok(None);

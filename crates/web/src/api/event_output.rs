@@ -86,8 +86,8 @@ impl LiveOutput {
         self.jobs.iter().map(|(job, position)| (job.clone(), position.line)).collect()
     }
 
-    /// Returns the output that has to be passed on before this event: lines that were given back, or else new output of
-    /// the event's job.
+    /// Returns the output that has to be passed on before this event: lines that [`Self::give_back`] has kept, or else
+    /// new output of the event's job.
     pub(super) fn output_before_event(&mut self, event: &Event) -> Result<Vec<u8>, ApiProblem> {
         if !self.pending.is_empty() {
             return Ok(std::mem::take(&mut self.pending));

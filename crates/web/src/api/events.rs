@@ -18,8 +18,8 @@ use super::{Api, ApiProblem, OutputCursor, Page};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// Only events with a greater number. Unset means the newest `limit` events; if both `audit` and `follow` are set, it
-    /// means all events.
+    /// Only events with a number greater than this one. Unset means the newest `limit` events, or all events if both
+    /// `audit` and `follow` are set.
     #[schemars(range(min = 0))]
     after: Option<i64>,
     /// Maximum number of events. When following without `after`: the number of earlier events with which the answer
@@ -105,7 +105,7 @@ struct EventLogReader {
 
 /// Number of events that are read together.
 const EVENTS_PER_READ: u32 = 100;
-/// Size in bytes from which on a part of an answer gets no more lines.
+/// Size of a part of an answer, in bytes. A part that has reached this size gets no more lines.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
 impl GrowingLines for EventLogReader {

@@ -283,7 +283,8 @@ impl Api {
         Ok(snapshot)
     }
 
-    /// Returns which of these jobs have ended and are not settled. `running` has jobs that are running by the store.
+    /// Returns which of these jobs have ended and are not settled. `running` has jobs whose status in the store is
+    /// `running`.
     /// Returns no jobs if a daemon runs, because the daemon settles them, or if the state folder cannot be read.
     async fn unsettled(&self, running: BTreeSet<JobId>) -> BTreeSet<JobId> {
         match &self.backend {

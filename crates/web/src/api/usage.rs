@@ -43,8 +43,8 @@ pub struct UsageView {
     pub agents: Vec<AgentUsage>,
     pub models: Vec<UsageOfModel>,
     pub schedules: Vec<ScheduleUsage>,
-    /// Work items whose last attempt ended in the range, or has reported usage and still runs, each with its total usage,
-    /// which includes earlier attempts; at most 100. Empty if the request names an agent.
+    /// Work items whose last attempt ended in the range, or has reported usage and still runs; at most 100. Each has
+    /// its total usage, which includes earlier attempts. Empty if the request names an agent.
     pub work_items: Vec<ItemUsage>,
     /// Jobs with an attempt that ended in the range, or that has reported usage and still runs, without pruned jobs; at
     /// most 100.

@@ -160,7 +160,8 @@ impl RemovedSchedule {
         let firings = (*firings > 0).then(|| firing_count_in_words(*firings));
         let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
         let (waiting, removed) = (waiting.join(" and "), schedule_left(agent, schedule.as_str()));
-        let cancel = format!("`cowhand cancel --agent {agent} --schedule {}`", shell_word(schedule.as_str()));
+        let word = shell_word(schedule.as_str());
+        let cancel = format!("`cowhand cancel --agent {agent} --schedule {word} --status pending`");
         format!(
             "{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels the waiting jobs and firings"
         )
@@ -303,8 +304,8 @@ fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Tim
     Waits { reason: reason.unwrap_or(default_reason), until, message: message.unwrap_or(sentence) }
 }
 
-/// Returns the reason that the snapshot shows: a schedule that is removed, paused or off, a budget, a requeue, or a
-/// usage limit of a provider.
+/// Returns the reason that the snapshot shows: a budget, a requeue, a usage limit of a provider, or a schedule that is
+/// removed, paused or off.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,

@@ -20,7 +20,7 @@ pub struct WorkspaceView {
     pub branch: String,
     /// Commit at which the workspace started.
     pub base: String,
-    /// Time until which the workspace is kept at least, because its session may continue.
+    /// Time until which the workspace is kept at least, because the session of its job may continue there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_until: Option<Timestamp>,
     /// Why the workspace is kept although its job has ended: its diff could not be made yet, or its commits could not

@@ -58,7 +58,8 @@ async fn write(
     mut refused: mpsc::Receiver<&'static str>,
     mut output: impl AsyncWrite + Unpin,
 ) {
-    // A line of the server can be read in several parts, if a refusal comes in between.
+    // If a refusal arrives while a line of the server is being read, `line` keeps the part that was read, and the next
+    // round reads the rest.
     let mut line = Vec::new();
     loop {
         let written = tokio::select! {

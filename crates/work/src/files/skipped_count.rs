@@ -13,11 +13,12 @@ use super::transitions::ItemError;
 use super::{Inner, NAME};
 use crate::WorkSourceError;
 
-/// Minimum age of the last change of a file whose result is remembered. The times of files advance in steps, so a
-/// change soon after another change can have the same time and would not be noticed.
+/// Minimum time since the last change of a file; only then is it remembered whether the file is an item. The times of
+/// files advance in steps, so a change soon after another change can have the same time and would not be noticed.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
-/// Files by name without `.md`, each with its version and with true if that version is not an item.
+/// Remembered files, by name without `.md`. Each has its version, and a flag that is true if that version is not an
+/// item.
 pub(super) type KnownFiles = HashMap<String, (FileVersion, bool)>;
 
 impl Inner {

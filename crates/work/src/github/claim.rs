@@ -150,7 +150,10 @@ impl GitHubWorkSource {
             marks.is_some_and(|marks| marks.holder().is_some() || marks.expired().next().is_some());
         if issue.has_label(&self.settings.in_progress) && !has_claim {
             let label = &self.settings.in_progress;
-            return Err((ClaimFailureReason::AlreadyClaimed, format!("it has the label {label:?} already")));
+            return Err((
+                ClaimFailureReason::AlreadyClaimed,
+                format!("the issue already has the label {label:?}"),
+            ));
         }
         Ok(())
     }
@@ -219,7 +222,7 @@ impl GitHubWorkSource {
         };
         let ((was_ready, was_claimed), (is_ready, is_claimed)) = (has(before), has(after));
         if (was_ready && !is_ready) || (is_claimed && !was_claimed) {
-            let message = "somebody else took it while this fleet was claiming it".to_owned();
+            let message = "somebody else took the issue while this fleet was claiming it".to_owned();
             return Err((ClaimFailureReason::AlreadyClaimed, message));
         }
         Ok(())
@@ -274,7 +277,10 @@ fn refusal_of(error: &GitHubApiError) -> Refusal {
 }
 
 fn not_tried() -> Refusal {
-    (ClaimFailureReason::SourceError, "it was not tried, because the claim before it did not succeed".into())
+    (
+        ClaimFailureReason::SourceError,
+        "this claim was not tried, because the claim before it did not succeed".into(),
+    )
 }
 
 fn not_found() -> Refusal {

@@ -135,7 +135,7 @@ impl CommandReader {
                 '*' | '?' | '[' | '~' => self.word = Some(Piece::Open),
                 '=' => self.equals_sign(letters.peek().copied()),
                 ' ' | '\t' => self.end_word(),
-                // Such a character separates words in some shells only.
+                // Any other blank separates words in some shells only.
                 blank if blank.is_whitespace() => {
                     self.result.nested = true;
                     self.word = Some(Piece::Open);

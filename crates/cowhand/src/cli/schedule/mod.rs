@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::advice::with_config_option;
 use super::location::Connection;
 use super::print::{self, Table};
-use super::{Failure, complete, location, removed, status};
+use super::{Failure, complete, job, location, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{Page, StatusView, segment};
 
@@ -165,12 +165,26 @@ const fn has_no_other_reason(view: &ScheduleView) -> bool {
     matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
 }
 
+/// Formats when a paused schedule tries again: `tries again in 57m`. `when` formats the end of the pause. If the pause
+/// has ended and no daemon runs, the next daemon tries again.
+pub(super) fn tries_again(
+    until: Timestamp,
+    is_alone: bool,
+    now: Timestamp,
+    when: impl FnOnce(Timestamp) -> String,
+) -> String {
+    if is_alone && until <= now {
+        return "tries again when a daemon runs".to_owned();
+    }
+    format!("tries again {}{}", when(until), job::with_daemon(is_alone))
+}
+
 /// Formats the time at which a paused schedule tries again, or the time since which a starved schedule is due. Neither
 /// time is a next firing, so the column NEXT does not show it. Returns an empty text for all other schedules.
-fn time_note(view: &ScheduleView, now: Timestamp) -> String {
+fn time_note(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {
-            format!("; it tries again {}", duration::until(now, until))
+            format!("; it {}", tries_again(until, is_alone, now, |until| duration::until(now, until)))
         }
         (_, _, Some(since)) if view.is_starved(now) => {
             format!("; due since {}{}", duration::relative_to_now(now, since), view.due_again_in_words())
@@ -212,7 +226,7 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                     Some(note) if reason == SkipReason::AlreadyRunning || view.never_fires.is_some() => {
                         note.to_owned()
                     }
-                    _ => format!("{reason}{note}{}", time_note(view, now)),
+                    _ => format!("{reason}{note}{}", time_note(view, is_alone, now)),
                 }),
         };
         let waits = match (waits, &view.prepare_error) {

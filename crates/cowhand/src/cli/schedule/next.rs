@@ -14,9 +14,9 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::ScheduleFullName;
+use super::{ScheduleFullName, tries_again};
 use crate::cli::job_filter::SinceTime;
-use crate::cli::{Failure, complete, location, number, print, removed};
+use crate::cli::{Failure, complete, job, location, number, print, removed};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
@@ -80,8 +80,7 @@ impl NextArgs {
     /// firings wait. Waiting firings and ends of pauses are left out if there are no next firings (`is_empty`), because
     /// `no_firings_message` covers them.
     fn print_notes(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
-        let views: Page<ScheduleView> =
-            location::ask(config, async |client| Ok(client.get("schedules").await?))?;
+        let (views, is_alone) = schedules(config)?;
         let is_shown = |view: &&ScheduleView| {
             let is = |name: &ScheduleFullName| view.agent == name.agent && view.schedule == name.schedule;
             self.name.as_ref().is_none_or(is)
@@ -92,7 +91,8 @@ impl NextArgs {
             match (&view.missed, view.status, view.skip_until) {
                 (Some(missed), ..) => print::prose(&format!("{name}: {}", missed.note), 2),
                 (_, ScheduleStatus::Paused, Some(until)) if !is_empty => {
-                    print::prose(&format!("{name} has paused itself, and tries again at {until:.0}"), 2);
+                    let again = tries_again(until, is_alone, now, |until| format!("at {until:.0}"));
+                    print::prose(&format!("{name} has paused itself, and {again}"), 2);
                 }
                 _ if let Some(late) = waiting_firing(view, now).filter(|_| !is_empty) => {
                     print::prose(&format!("{name} {late}"), 2);
@@ -181,11 +181,9 @@ impl NextArgs {
                 view.passed_while_off().unwrap_or("its `end_at` has passed").to_owned()
             }
             (ScheduleStatus::Paused, _) => {
-                let until = view
-                    .skip_until
-                    .map(|until| format!(", and tries again at {until:.0}"))
-                    .unwrap_or_default();
-                format!("it has paused itself{until}")
+                let when = |until| format!("at {until:.0}");
+                let again = |until| format!(", and {}", tries_again(until, alone, Timestamp::now(), when));
+                format!("it has paused itself{}", view.skip_until.map(again).unwrap_or_default())
             }
             // A schedule that the clock does not fire never has a next firing, so other reasons do not matter.
             _ if !view.is_by_clock() => {
@@ -246,15 +244,15 @@ fn waiting_firing(view: &ScheduleView, now: Timestamp) -> Option<String> {
 /// Returns the reason why the fleet has no next firing: a firing that waits, or an interval that counts from the end of
 /// a running job. If there is neither, states only that no time is known while a provider is used up, because
 /// `print_notes` names the provider. If the config has errors, states that. Otherwise states that nothing fires by the
-/// clock; if a schedule is paused, with the end of the first pause.
+/// clock; if schedules are paused, with the pause that ends first.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
-    let (views, unreadable): (Page<ScheduleView>, Option<String>) = location::ask(config, async |client| {
-        let unreadable = client.has_config_errors().then(|| client.location().config_error_note());
-        Ok((client.get("schedules").await?, unreadable))
+    let unreadable = location::ask(config, async |client| {
+        Ok(client.has_config_errors().then(|| client.location().config_error_note()))
     })?;
     if let Some(note) = unreadable {
         return Ok(format!("the schedules cannot be read, because {note}"));
     }
+    let (views, is_alone) = schedules(config)?;
     let now = Timestamp::now();
     if let Some((view, late)) = views.items.iter().find_map(|view| Some((view, waiting_firing(view, now)?))) {
         let (name, word) =
@@ -281,12 +279,23 @@ fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);
     let first = paused.filter_map(|view| Some((view.skip_until?, view))).min_by_key(|(until, _)| *until);
     Ok(match first {
-        Some((until, view)) => format!(
-            "nothing fires by the clock before {until:.0}, when the pause of {}/{} is over",
+        Some((until, view)) if is_alone && until <= now => format!(
+            "nothing fires by the clock before a daemon runs; the pause of {}/{} is over",
             view.agent, view.schedule
+        ),
+        Some((until, view)) => format!(
+            "nothing fires by the clock before {until:.0}, when the pause of {}/{} is over{}",
+            view.agent,
+            view.schedule,
+            job::with_daemon(is_alone)
         ),
         None => "nothing fires by the clock".to_owned(),
     })
+}
+
+/// Returns all schedules, and true if no daemon runs.
+fn schedules(config: Option<&Path>) -> Result<(Page<ScheduleView>, bool), Failure> {
+    location::ask(config, async |client| Ok((client.get("schedules").await?, client.is_alone())))
 }
 
 fn usage(option: &str, error: impl std::fmt::Display) -> Failure {

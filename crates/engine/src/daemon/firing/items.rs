@@ -21,7 +21,7 @@ use cowhand_work::{
 /// is undone.
 const MAX_CLAIMS_TOGETHER: usize = 8;
 
-/// An item that has a row in the store, made by this firing. The row names its future job as the holder.
+/// An item that has a row in the store, made by this firing. The row names the future job of the item as the holder.
 struct Picked {
     holder: cowhand_core::id::JobId,
     item: WorkItem,

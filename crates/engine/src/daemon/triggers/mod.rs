@@ -32,7 +32,8 @@ pub(super) struct Triggers {
 #[derive(Debug)]
 struct Running {
     arming: Arming,
-    /// The newest config with which the runner was compared. Its strategy may hold variables of this config.
+    /// The newest config with which the runner was compared. The strategy of the runner may hold variables of this
+    /// config.
     config: Arc<Loaded>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,

@@ -24,7 +24,7 @@ use cowhand_system::panic::caught;
 
 /// Largest number of firings that share a transaction.
 const MAX_FIRINGS_PER_TRANSACTION: usize = 100;
-/// Time that a strategy has to react to a shutdown before it is dropped.
+/// Time limit for the reaction of a strategy to a shutdown. After this time, the strategy is dropped.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Maximum length in bytes of a stored error message.
 const ERROR_CAP: usize = 2_000;

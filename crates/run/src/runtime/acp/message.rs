@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::super::pieces::{Pieces, TextRedactor};
 
-/// Size of joined text from which the next chunk begins a new message. The joined text is part of every checkpoint. If
-/// the other keys of a chunk have this size or more, they are dropped.
+/// If the joined text has this size or more, the next chunk begins a new message. The joined text is part of every
+/// checkpoint. If the other keys of a chunk have this size or more, these keys are dropped.
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Chunks of one message.

@@ -132,8 +132,8 @@ impl AcpUsage {
         }
     }
 
-    /// Returns the cost since the prompt; `None` if it is unknown. If the cost is less than before, the agent counts
-    /// from zero again.
+    /// Returns the cost since the prompt; `None` if it is unknown. If the session's cost is less than before the
+    /// prompt, the agent has begun to count from zero again.
     fn cost_since(&self) -> Option<f64> {
         let cost_before = self.cost_before?;
         self.cost.map(|cost| if cost < cost_before { cost } else { cost - cost_before })

@@ -46,7 +46,8 @@ fn default_sockets() -> impl Iterator<Item = PathBuf> {
     SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(user_folders)
 }
 
-/// Returns the possible sockets of engines. A process that can use one controls the machine, or all files of this user.
+/// Returns the possible sockets of engines. A process that can use such a socket controls the machine or
+/// all files of this user.
 pub(super) fn sockets(requested: &Container) -> impl Iterator<Item = PathBuf> {
     default_sockets().chain(socket(requested).ok())
 }
