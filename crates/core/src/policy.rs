@@ -178,8 +178,8 @@ pub struct Timing {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
     pub misfire: Misfire,
-    /// Maximum lateness at which a missed firing still runs; unset means 24 h for `run_all` and no limit for `run_once`.
-    /// With `skip`, no missed firing runs.
+    /// Maximum lateness at which a missed firing still runs; unset means 24 h for `run_all` and no limit for
+    /// `run_once`. With `skip`, no missed firing runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_lateness: Option<Interval>,
     pub overlap: Overlap,

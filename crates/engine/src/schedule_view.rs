@@ -44,8 +44,8 @@ pub struct ScheduleView {
     /// Start of the preparation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_since: Option<Timestamp>,
-    /// Checks and sources that the preparation uses: `trust`, `when_command`, a work source. Absent if they were removed
-    /// from the config after the schedule fired.
+    /// Checks and sources that the preparation uses: `trust`, `when_command`, a work source. Absent if they were
+    /// removed from the config after the schedule fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_by: Option<String>,
     /// Error because of which the firing cannot be prepared at present. The preparation is tried again.
@@ -304,8 +304,8 @@ impl ScheduleView {
         ))
     }
 
-    /// Returns text such as `, since 3m ago` for a schedule that an error of its trigger has stopped; empty if the time is
-    /// not known.
+    /// Returns text such as `, since 3m ago` for a schedule that an error of its trigger has stopped; empty if the time
+    /// is not known.
     pub fn stopped_since(&self, now: Timestamp) -> String {
         let stopped = self.trigger_error.as_ref().filter(|_| self.status == ScheduleStatus::Error);
         stopped

@@ -156,7 +156,8 @@ impl Attempt {
         self.folder.join("private")
     }
 
-    /// Makes the folder, if it is missing. A folder without a record of the keeper shows that the attempt did not begin.
+    /// Makes the folder, if it is missing. A folder without a record of the keeper shows that the attempt did not
+    /// begin.
     pub fn make_folder(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
     }

@@ -55,8 +55,8 @@ struct Group {
 
 impl Groups {
     /// Creates the groups and sets their limits. The inner error states why this machine cannot enforce the caps; the
-    /// outer error means that the groups could not be recorded in the attempt's folder. Without caps, control groups are
-    /// optional.
+    /// outer error means that the groups could not be recorded in the attempt's folder. Without caps, control groups
+    /// are optional.
     pub(super) fn create(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
         let groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,

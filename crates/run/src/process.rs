@@ -125,8 +125,8 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// Returns the living processes inside a bubblewrap sandbox. `wrapper` is the outer process of bubblewrap. The processes
-/// inside are the members of its process group, without `wrapper` itself and its children.
+/// Returns the living processes inside a bubblewrap sandbox. `wrapper` is the outer process of bubblewrap. The
+/// processes inside are the members of its process group, without `wrapper` itself and its children.
 pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     let member = |pid: &i32| {
         let stat = Stat::of(*pid).ok().flatten();
@@ -140,8 +140,8 @@ pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// Prefix of the name of an attempt's control group.
 pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
-/// Lists the living processes of an attempt, without this process. They are recognised by their mark or by their control
-/// group. So they are found even if the keeper, which is their common ancestor, has ended.
+/// Lists the living processes of an attempt, without this process. They are recognised by their mark or by their
+/// control group. So they are found even if the keeper, which is their common ancestor, has ended.
 pub(super) fn of_attempt(name: &str) -> io::Result<Vec<i32>> {
     let of_all = of_attempts()?;
     let own = |names: &[String]| names.iter().any(|own| own == name);
@@ -176,18 +176,18 @@ fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     Ok(marks.chain(names_of_groups(&groups).map(str::to_owned)).collect())
 }
 
-/// Returns the names of the attempts in `/proc/PID/cgroup`. In each line the outermost group comes last, because a process
-/// can make groups in its own group, with any names.
+/// Returns the names of the attempts in `/proc/PID/cgroup`. In each line the outermost group comes last, because a
+/// process can make groups in its own group, with any names.
 fn names_of_groups(groups: &str) -> impl Iterator<Item = &str> {
     let groups = groups.lines().flat_map(|line| line.split('/').rev());
     groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX))
 }
 
-/// Returns the names of the attempts of a process and its ancestors, without repetitions; `None` if the process does not
-/// exist. The names of the process come first, and the names of each ancestor follow. If several
-/// of these processes have the same name, the name is at the place of the most distant ancestor that has it. So the
-/// names of the most distant ancestor are always last, whatever names its descendants have. A keeper is the subreaper
-/// of its attempt, so it is an ancestor also of processes that have their own session or whose parent has ended.
+/// Returns the names of the attempts of a process and its ancestors, without repetitions; `None` if the process does
+/// not exist. The names of the process come first, and the names of each ancestor follow. If several of these processes
+/// have the same name, the name is at the place of the most distant ancestor that has it. So the names of the most
+/// distant ancestor are always last, whatever names its descendants have. A keeper is the subreaper of its attempt, so
+/// it is an ancestor also of processes that have their own session or whose parent has ended.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);

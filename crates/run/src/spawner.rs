@@ -1,9 +1,9 @@
 //! The spawner: a process that makes keepers as copies of itself (decision 0038).
 //!
-//! Executing the program again for each keeper costs more time than everything that the keeper does. The daemon therefore
-//! starts one spawner, which is this program, and requests each keeper over a socket. A keeper that the spawner made
-//! behaves as one that was executed: it has its own process session, environment, lock and log, and `/proc` shows the
-//! folder of its attempt in its command line and the mark of its attempt in its environment.
+//! Executing the program again for each keeper costs more time than everything that the keeper does. The daemon
+//! therefore starts one spawner, which is this program, and requests each keeper over a socket. A keeper that the
+//! spawner made behaves as one that was executed: it has its own process session, environment, lock and log, and
+//! `/proc` shows the folder of its attempt in its command line and the mark of its attempt in its environment.
 //!
 //! The spawner ends when the daemon closes the socket or ends. Its keepers continue.
 

@@ -29,8 +29,8 @@ pub struct StartSpec {
     /// Sandbox plan, if there is a sandbox or a cap.
     #[serde(default, rename = "enclosure")]
     pub sandbox: Option<SandboxPlan>,
-    /// Path of the `cowhand` program, which a sandbox executes. `None` in a file of an earlier version. A keeper must not
-    /// use its own path: after an upgrade, the file of its program may be deleted.
+    /// Path of the `cowhand` program, which a sandbox executes. `None` in a file of an earlier version. A keeper must
+    /// not use its own path: after an upgrade, the file of its program may be deleted.
     #[serde(default)]
     pub program: Option<PathBuf>,
     /// Rules for the daemon that settles the attempt. They are stored because the config may change later. `None` for a

@@ -3,8 +3,8 @@
 //! There is one inotify descriptor for all folders, because the system allows only few. Its events can be lost, so
 //! callers also poll the folder. Without a descriptor they poll it more often.
 //!
-//! The crate `notify` is not used here: it also reports when a file is opened or closed. An attempt causes about sixty such
-//! events, each of which wakes a thread, and most of them are caused by the daemon itself.
+//! The crate `notify` is not used here: it also reports when a file is opened or closed. An attempt causes about sixty
+//! such events, each of which wakes a thread, and most of them are caused by the daemon itself.
 
 use std::collections::HashMap;
 use std::ffi::CStr;

@@ -51,14 +51,16 @@ pub struct ItemFailures {
 pub enum FailedItemState {
     /// The queue offers the item.
     Offered,
-    /// The failure was reported to the source. Only a person can offer the item again.
+    /// The failure is reported to the source; the report may still be in the outbox. Only a person can offer the item
+    /// again.
     GivenUp,
     /// A person removed the item from its queue.
     Withdrawn,
 }
 
 impl ItemFailures {
-    /// Returns true if a person has to act before the item is worked on again.
+    /// Returns true if the item failed too often, or if its failure is final. An item that a person removed from its
+    /// queue is not given up.
     pub const fn is_given_up(&self, max_attempts: u32) -> bool {
         match self.state {
             FailedItemState::Offered => self.failures >= max_attempts,
@@ -151,7 +153,7 @@ pub(super) async fn add(
     tx.one(COUNT_FAILURE, row).await?.map_or(Ok(1), |row| row.count("failures"))
 }
 
-/// Records that the failure was reported, so that the queue no longer offers the item.
+/// Records that the failure is to be reported, so that the queue no longer offers the item.
 pub(super) async fn give_up(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<(), StoreError> {
     tx.execute(GIVE_UP, args![queue, item.to_string()]).await.map(drop)
 }

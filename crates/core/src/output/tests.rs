@@ -120,11 +120,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             ],
             Some("noise"),
         ),
-        (
-            "only a result line without a result",
-            &[r#"{"type":"system","content":"{\"is_error\":false}"}"#],
-            None,
-        ),
+        ("only such a line", &[r#"{"type":"system","content":"{\"is_error\":false}"}"#], None),
         (
             "messages of a subagent do not count",
             &[
@@ -169,6 +165,10 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
         }
         assert_eq!(output.into_text().as_deref(), expected, "{case}");
     }
+}
+
+#[test]
+fn the_last_lines_of_a_long_output_are_kept() {
     let mut endless = FinalOutput::default();
     for n in 0..100_000 {
         endless.add(read(&format!(r#"{{"type":"system","content":"line {n}"}}"#)));

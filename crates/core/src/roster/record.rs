@@ -122,6 +122,8 @@ mod tests {
         Timestamp::from_second(1_705_654_800 + second).unwrap()
     }
 
+    type Change = fn(&mut ScheduleRecord, &Schedule);
+
     fn schedule(trigger: &str) -> Schedule {
         Schedule::new(&agent(), "nightly".parse().unwrap(), serde_json::from_str(trigger).unwrap())
     }
@@ -149,7 +151,6 @@ mod tests {
         let record = || ScheduleRecord::new(&agent(), &once, at(0));
         let passed = |record: &ScheduleRecord| record.passed_while_off(&once);
         let pause = || Pause { reason: "it fails".into(), until: at(20) };
-        type Change = fn(&mut ScheduleRecord, &Schedule);
         let ways: [(&str, Change); 4] = [
             ("disabled by a person", |record, _| {
                 record.disable(DisabledBy::Person);

@@ -247,9 +247,8 @@ async fn store(
     }
     let file = database.display().to_string();
     let address = configured.unwrap_or(&file);
-    let describe = |error: StoreError| match daemon_runs {
-        true => anyhow!(error),
-        false => anyhow!(error.sentence_without_daemon()),
+    let describe = |error: StoreError| {
+        if daemon_runs { anyhow!(error) } else { anyhow!(error.sentence_without_daemon()) }
     };
     let exists = Store::exists(address).await.map_err(describe)?;
     let former = former_store(location, address, daemon_runs).await;

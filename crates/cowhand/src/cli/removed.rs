@@ -66,8 +66,8 @@ pub(super) async fn show(
     Ok(())
 }
 
-/// Returns the failure of a request for an agent or schedule that does not exist. `problem` is the answer of the API. If
-/// the config has errors, nobody knows whether the agent or schedule exists.
+/// Returns the failure of a request for an agent or schedule that does not exist. `problem` is the answer of the API.
+/// If the config has errors, nobody knows whether the agent or schedule exists.
 pub(super) fn missing(
     client: &Connection<'_>,
     agent: &AgentName,

@@ -30,7 +30,8 @@ pub(super) enum TokenVerb {
 pub(super) struct TokenCreateArgs {
     /// Name of the token, to recognise its use later
     name: TokenName,
-    /// Rights: read, operate (also trigger agents, cancel jobs, change schedules, answer asks) or admin (also stop, remove, create tokens)
+    /// Rights: read, operate (also trigger agents, cancel jobs, change schedules, answer asks) or admin (also stop,
+    /// remove, create tokens)
     #[arg(long, value_name = "SCOPE")]
     scope: Scope,
     /// Time until it expires (30d) [default: until it is revoked]

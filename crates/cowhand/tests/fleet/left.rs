@@ -419,7 +419,7 @@ fn verbs_agree_about_waiting_jobs_of_removed_schedule() {
     let waits = made("left");
     scene.write("cowhand.yaml", &fleet.replace("      left: {type: manual}\n", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    let advice = "`cowhand cancel --agent a --schedule left`";
+    let advice = "`cowhand cancel --agent a --schedule left";
     for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/left"]] {
         let text = words(&scene.run(verb).stdout);
         assert!(

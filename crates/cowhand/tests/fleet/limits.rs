@@ -113,7 +113,8 @@ fn fallback_runs_job_of_used_up_provider() {
     assert_eq!(next["parks"], serde_json::Value::Null);
 }
 
-/// The first agent always has a waiting job. Without turns, it would take each free slot, or each free part of the budget.
+/// The first agent always has a waiting job. Without turns, it would take each free slot, or each free part of the
+/// budget.
 #[test]
 fn agents_that_share_a_limit_all_get_their_turn() {
     let agents = r#"

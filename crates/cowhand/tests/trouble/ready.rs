@@ -197,8 +197,8 @@ fn daemon_on_read_only_disk_is_not_ready() {
     wait_for("the second job to end", || ended(&fleet) == 2);
 }
 
-/// Without a daemon, nothing continues by itself. The store of a daemon that has ended is one file, which cannot be opened
-/// on a read-only disk.
+/// Without a daemon, nothing continues by itself. The store of a daemon that has ended is one file, which cannot be
+/// opened on a read-only disk.
 #[test]
 fn doctor_without_daemon_on_read_only_disk_names_the_start() {
     let mut disk = None;

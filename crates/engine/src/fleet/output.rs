@@ -57,8 +57,8 @@ impl Fleet {
     }
 
     /// Returns the final output of the last attempt: the result that the agent stated, else its last message, else the
-    /// last result of a tool, else its lines of text. For a running job, this is the final output so far. Returns `None`
-    /// if there is no output, or if the job ran on another machine.
+    /// last result of a tool, else its lines of text. For a running job, this is the final output so far. Returns
+    /// `None` if there is no output, or if the job ran on another machine.
     pub async fn result(&self, job: &JobId) -> Result<Option<String>, FleetError> {
         let job = self.job(job).await?.id().clone();
         result(self.state_folder(), job).await

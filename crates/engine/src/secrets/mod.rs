@@ -51,8 +51,8 @@ pub fn redactor_without_daemon(
     redactor_of(&SecretInputs { roster, variables, context, named: &named, earlier: &earlier })
 }
 
-/// Makes the secrets of a config known to this process, even if the config has errors. Returns the names of the variables
-/// that the config names as secrets.
+/// Makes the secrets of a config known to this process, even if the config has errors. Returns the names of the
+/// variables that the config names as secrets.
 pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String, String>) -> Vec<String> {
     let (roster, context) = (&loaded.roster, SourceContext::of_base(Path::new(""), variables.clone()));
     let named = named::variables(roster, Some(&loaded.shown));
@@ -91,8 +91,8 @@ fn redactor_of(fleet: &SecretInputs<'_>) -> Redactor {
     Redactor::of(configured.chain(in_urls).chain(fleet.earlier.iter().cloned()).collect())
 }
 
-/// Returns the secrets of agents: those in the variables that they get, the keys that sign deliveries to their schedules,
-/// and those that they send to their MCP servers and hooks.
+/// Returns the secrets of agents: those in the variables that they get, the keys that sign deliveries to their
+/// schedules, and those that they send to their MCP servers and hooks.
 fn secrets_of<'a>(agents: impl IntoIterator<Item = &'a Agent>) -> Vec<String> {
     agents.into_iter().flat_map(secrets_of_agent).collect()
 }

@@ -74,7 +74,8 @@ impl Gh {
             command.args(["--label", label]);
         }
         let entries: Vec<Entry> = self.answer(command).await?;
-        // An entry that is missing from the list would count as no longer matching, and would fire again when it returns.
+        // An entry that is missing from the list would count as no longer matching, and would fire again when it
+        // returns.
         anyhow::ensure!(
             entries.len() < LIST_LIMIT,
             "{} has {LIST_LIMIT} or more entries with these labels; add a label to `labels` of the schedule",

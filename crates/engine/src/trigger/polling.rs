@@ -26,8 +26,8 @@ pub struct PollingStrategy {
 }
 
 /// Longest wait between the poll that a wake causes and a second poll. The second poll is needed because the list may
-/// show the change later than the delivery reports it. Wakes before the second poll are ignored, so that many deliveries
-/// cause few polls.
+/// show the change later than the delivery reports it. Wakes before the second poll are ignored, so that many
+/// deliveries cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
 const MIN_POLL_WAIT: Duration = Duration::from_secs(1);
 /// Time limit for a whole fetch. Thousands of items are many pages.

@@ -1,5 +1,5 @@
-//! A fast check that a text contains no secret. Almost all output contains none, and the exact search is slow, because it
-//! also searches the text without invisible characters and with JSON's escapes resolved.
+//! A fast check that a text contains no secret. Almost all output contains none, and the exact search is slow, because
+//! it also searches the text without invisible characters and with JSON's escapes resolved.
 //!
 //! The check is one pass over the text as it is. This is enough because only plain text passes it: text without
 //! invisible characters, in which every escape stands for a line feed, a tab, a quote, a slash or a backslash. A secret
@@ -97,8 +97,8 @@ fn has_only_visible_characters(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| !text.contains(is_unseen))
 }
 
-/// Returns true if every escape stands for one of [`ESCAPABLE_CHARACTERS`]. This covers JSON in a string of JSON too: each
-/// level only adds backslashes before the character.
+/// Returns true if every escape stands for one of [`ESCAPABLE_CHARACTERS`]. This covers JSON in a string of JSON too:
+/// each level only adds backslashes before the character.
 fn has_only_plain_escapes(text: &[u8]) -> bool {
     memchr::memchr_iter(b'\\', text).all(|at| !matches!(text.get(at + 1), Some(b'u' | b'b' | b'f' | b'r')))
 }

@@ -127,8 +127,8 @@ fn replace(memory: &std::ops::Range<usize>, bytes: &[u8]) -> io::Result<()> {
     let start = ptr::with_exposed_provenance_mut::<u8>(memory.start);
     // SAFETY: the kernel put the arguments and the environment of this process there, and the memory is writable as
     // long as the process lives. The standard library reads the arguments and the first environment only when it is
-    // asked for them. Nobody asks for the arguments again, and `take_environment` removes the only variable of the first
-    // environment from the list of variables before a keeper writes its mark.
+    // asked for them. Nobody asks for the arguments again, and `take_environment` removes the only variable of the
+    // first environment from the list of variables before a keeper writes its mark.
     unsafe {
         ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
         ptr::write_bytes(start.add(bytes.len()), 0, memory.len() - bytes.len());

@@ -1,5 +1,5 @@
-//! The messages between the daemon and its spawner. The launcher starts a spawner only of its own version of the program,
-//! so the messages need no version.
+//! The messages between the daemon and its spawner. The launcher starts a spawner only of its own version of the
+//! program, so the messages need no version.
 
 use std::fs::File;
 use std::hint::black_box;

@@ -26,8 +26,9 @@ const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// pool retries a refused connection without reporting the reason. This time is shorter than [`ANSWER_TIMEOUT`].
 const REASON_CHECK_AFTER: Duration = Duration::from_secs(7);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Maximum number of connections of the pool. A node uses up to 18 with the two outside the pool: one announces the node,
-/// and one asks why the server refuses more connections. `refusal.rs` and `docs/config.md` state the sum.
+/// Maximum number of connections of the pool. A node normally uses up to 18 with the two outside the pool: one
+/// announces the node, and one asks why the server refuses more connections. If several requests wait longer than
+/// [`REASON_CHECK_AFTER`], each of them opens one more for a moment. `refusal.rs` and `docs/config.md` state the sum.
 const MAX_CONNECTIONS: u32 = 16;
 
 /// Reads the address of a server.

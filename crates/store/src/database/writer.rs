@@ -37,8 +37,9 @@ pub(crate) struct Writer {
 pub(crate) enum SuccessIf {
     /// The path still leads to the file. For verbs that somebody relies on after a restart.
     FileExists,
-    /// The verb is committed, even if the file was removed or replaced during the commit. For claims: a backup that the
-    /// daemon makes of the removed file contains the claim, so the daemon has to start the attempt.
+    /// The verb is committed, even if the file was removed or replaced during the commit. For claims: the
+    /// daemon still has the removed file open, and a backup that it makes of that file contains the claim. So the claim
+    /// counts, and the daemon has to start the attempt.
     Committed,
 }
 
@@ -85,7 +86,7 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Closes the file after the verbs that were queued before are written.
+    /// Writes the verbs that are already in the queue, then closes the file.
     pub(crate) async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if self.queue.send(Request::Close(reply)).await.is_ok() {
@@ -121,7 +122,8 @@ fn run_writer(
         // A failed close loses nothing: every confirmed write is on disk.
         drop(connection.close());
     } else {
-        // SQLite would remove the file at the path of the log, and that file may belong to another database now.
+        // On close, SQLite would remove the file at the path of its write-ahead log, and that file may belong to
+        // another database now.
         std::mem::forget(connection);
     }
     if let Some(reply) = close_reply {
