@@ -5,7 +5,15 @@
 
 use super::node::{Location, Node, Scalar, Value};
 use super::parse::to_u32;
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Severity};
+
+/// Beginning of the message about a variable that is not set.
+const UNSET_VARIABLE: &str = "the environment variable `";
+
+/// Returns true if the problem is a variable that is not set. With another environment, there may be no such problem.
+pub fn is_unset_variable(problem: &Problem) -> bool {
+    problem.severity == Severity::Error && problem.message.starts_with(UNSET_VARIABLE)
+}
 
 /// Expands the variables in every value of a file. `source` is the file's text, to locate the variable inside a longer
 /// value.
@@ -53,7 +61,7 @@ fn fill_in(
     // The search for each location starts at the beginning of the value, so thousands of locations would be slow.
     for (place, undefined) in expanded.undefined.into_iter().take(MAX_REPORTED) {
         let at = locate_variable(at, source, &scalar.text, place, undefined);
-        let message = format!("the environment variable `{undefined}` is not set");
+        let message = format!("{UNSET_VARIABLE}{undefined}` is not set");
         let help = format!("set it, add it to .env, or give a default: ${{{undefined}:-default}}");
         problems.add(Problem::error(at, message).help(help));
     }

@@ -95,10 +95,10 @@ fn schedules_that_can_never_fire_are_reported() {
 #[test]
 fn schedules_of_an_agent_with_an_error_are_checked() {
     let loaded = load_text(
-        "agents:\n  - name: a\n    runtime: command\n    command: [x]\n    max_concurent: 2\n    schedules:\n      s: {type: cron, cron: '0 9 * * *', end_at: 2026-01-01T00:00:00Z}\n",
+        "agents:\n  - name: a\n    runtime: command\n    command: [x]\n    bogus: 2\n    schedules:\n      s: {type: cron, cron: '0 9 * * *', end_at: 2026-01-01T00:00:00Z}\n",
     );
     let found = lines(&loaded);
-    assert!(found.iter().any(|line| line.contains("max_concurent")), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains("bogus")), "{found:#?}");
     assert!(found.iter().any(|line| line.contains("`a/s` has no further due times")), "{found:#?}");
 }
 

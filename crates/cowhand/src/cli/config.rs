@@ -16,7 +16,7 @@ use cowhand_engine::secrets::process::known;
 pub(super) enum ConfigVerb {
     /// Find all errors, with file, line and column
     Check(ConfigOutputArgs),
-    /// Print the config as it runs: resolved, merged, secrets masked
+    /// Print the config as `start` would run it: resolved, merged, secrets masked
     Show(ConfigOutputArgs),
     /// Print the JSON Schema, for completion in editors
     Schema(ConfigSchemaArgs),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
+use cowhand_core::config::interpolate::is_unset_variable;
+use cowhand_core::config::problem::Severity;
 use cowhand_core::config::{LoadedConfig, report};
 use cowhand_core::shell::schedule_word;
 use cowhand_core::size::in_words;
@@ -47,7 +49,7 @@ impl DoctorArgs {
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status, refusal.as_ref());
         let is_alone = matches!(daemon_status, Ok(None));
         let mut findings = vec![
-            Finding::of("config", of_config(&loaded, &location.config)),
+            config_finding(&loaded, &location.config, &daemon_status),
             Finding::of("state folder", folder(&location.state, is_alone)),
             Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
@@ -167,6 +169,23 @@ fn stopped_schedule(view: &ScheduleView) -> Option<Finding> {
          again"
     );
     Some(Finding::of(what, Err(detail)))
+}
+
+/// Checks the config with the environment of this process. A variable that is not set here may be set for a running
+/// daemon. So if the daemon accepts the config, it is not an error that variables are not set here.
+fn config_finding(loaded: &LoadedConfig, file: &Path, daemon_status: &DaemonStatus) -> Finding {
+    let checked = of_config(loaded, file);
+    let accepts = |status: &StatusView| status.daemon.config_refused_at.is_none();
+    let is_accepted = matches!(daemon_status, Ok(Some(Ok(status))) if accepts(status));
+    let mut errors = loaded.problems.iter().filter(|problem| problem.severity == Severity::Error);
+    match checked {
+        Err(error) if is_accepted && file.exists() && errors.all(is_unset_variable) => {
+            let detail =
+                format!("the running daemon accepts it; with the environment of this command: {error:#}");
+            Finding { warning: true, ..Finding::works("config", detail) }
+        }
+        checked => Finding::of("config", checked),
+    }
 }
 
 fn of_config(loaded: &LoadedConfig, file: &Path) -> anyhow::Result<String> {

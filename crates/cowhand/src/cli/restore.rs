@@ -71,14 +71,12 @@ impl RestoreArgs {
             let names = revoked_tokens.join(", ");
             print::line(format!("tokens that were revoked after the backup stay revoked: {names}"));
         }
+        if let Some(log) = replaced_log {
+            let keep = if replaced.is_some() { "; keep both files together" } else { "" };
+            print::note(format!("the newest data of the previous store is in {}{keep}", log.display()));
+        }
         if let Some(replaced) = replaced.filter(|_| !self.json) {
             print::line(format!("the previous store was moved to {}", replaced.display()));
-        }
-        if let Some(log) = replaced_log {
-            print::note(format!(
-                "the newest data of the previous store is in {}; keep both files together",
-                log.display()
-            ));
         }
         Ok(())
     }

@@ -53,6 +53,20 @@ fn doctor_uses_environment_of_running_daemon() {
     assert!(said.contains("as the daemon sees them"), "{said}");
 }
 
+/// A variable that only the daemon has is not an error for the daemon.
+#[test]
+fn variable_of_the_running_daemon_may_be_unset_here() {
+    let scene = Scene::with(&FLEET.replace("Look.", "'Look at ${HOOK_SECRET}.'"));
+    let config = || finding(&scene, "/usr/bin:/bin", None, "config");
+    assert_eq!(config()["ok"], false);
+    let mut command = scene.command(&["start", "-d", "--no-server"]);
+    assert!(command.env("HOOK_SECRET", "x").output().unwrap().status.success());
+    let accepted = config();
+    assert_eq!((&accepted["ok"], &accepted["warning"]), (&true.into(), &true.into()), "{accepted}");
+    let detail = accepted["detail"].as_str().unwrap();
+    assert!(detail.starts_with("the running daemon accepts it"), "{detail}");
+}
+
 const STOPPED: &str = "agents:
   - name: a
     runtime: command
