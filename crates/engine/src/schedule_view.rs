@@ -196,24 +196,22 @@ pub(crate) fn schedules_of_agent(
     agent.schedules.iter().map(view).collect()
 }
 
-/// Time that a schedule may wait for a place or another job before it counts as starved.
-const STARVED_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// The same for a schedule without a next due time, for example an interval. It is shorter, because before it has
-/// passed, nothing shows that the schedule is on.
-const STARVED_WITHOUT_NEXT_AFTER: SignedDuration = SignedDuration::from_secs(5);
+/// Time that a schedule may wait for a place or another job before it counts as starved. It is short, because until then
+/// lists show only the next due time, which may be a day away.
+const STARVED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 impl ScheduleView {
-    /// Returns whether the schedule is due and has waited for a place, or for another job, for more than a minute (five
-    /// seconds if it has no next due time) or over more than one due time.
+    /// Returns whether the schedule is due and has waited for a place, or for another job, for more than five seconds
+    /// or over more than one due time.
     pub fn is_starved(&self, now: Timestamp) -> bool {
         let waits_for_others = matches!(
             self.skip_reason,
             Some(SkipReason::AtCapacity | SkipReason::AlreadyRunning | SkipReason::SessionBusy)
         );
         let is_on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
-        let limit = if self.next_run_at.is_some() { STARVED_AFTER } else { STARVED_WITHOUT_NEXT_AFTER };
-        let is_long =
-            self.due_since.is_some_and(|since| now.duration_since(since) > limit || self.due_again > 0);
+        let is_long = self
+            .due_since
+            .is_some_and(|since| now.duration_since(since) > STARVED_AFTER || self.due_again > 0);
         is_on && waits_for_others && is_long && !self.preparing
     }
 

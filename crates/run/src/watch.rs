@@ -82,9 +82,9 @@ impl Watch {
         let changed = Arc::new(Notify::new());
         // The lock is held so that the drop of an earlier watch of the folder does not remove the new one.
         let mut folders = lock(&self.shared.folders);
-        let changes = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        let kinds = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
         let events = self.shared.events.as_ref();
-        let number = events.and_then(|events| inotify::add_watch(&events.inotify, folder, changes).ok());
+        let number = events.and_then(|events| inotify::add_watch(&events.inotify, folder, kinds).ok());
         if let Some(number) = number {
             folders.insert(number, Arc::clone(&changed));
         }
@@ -167,9 +167,14 @@ async fn read_events(inotify: AsyncFd<Arc<OwnedFd>>, shared: Weak<Shared>) {
 
 fn notify_changed(folders: &Folders, number: i32, event: ReadFlags, name: &[u8]) {
     if event.contains(ReadFlags::QUEUE_OVERFLOW) {
-        folders.values().for_each(|changed| changed.notify_one());
-    } else if !IGNORED_FILES.contains(&name) && !name.starts_with(TEMPORARY_PREFIX) {
-        folders.get(&number).into_iter().for_each(|changed| changed.notify_one());
+        for changed in folders.values() {
+            changed.notify_one();
+        }
+    } else if !IGNORED_FILES.contains(&name)
+        && !name.starts_with(TEMPORARY_PREFIX)
+        && let Some(changed) = folders.get(&number)
+    {
+        changed.notify_one();
     }
 }
 

@@ -116,8 +116,8 @@ pub(super) fn print_link(link: &LoginLink) {
     if io::stdout().is_terminal() {
         // An error is ignored, because the terminal may be closed. `cowhand dashboard` creates another link.
         let url = &link.url;
-        let line = format!("dashboard {url} (works once, within {LINK_VALID_MINUTES} minutes)");
-        let _ = print::try_line(line);
+        let text = format!("dashboard {url} (works once, within {LINK_VALID_MINUTES} minutes)");
+        let _ = print::try_line(text);
     }
 }
 

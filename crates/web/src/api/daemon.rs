@@ -65,6 +65,7 @@ pub struct StatusView {
 
 /// State of the daemon. Without a daemon, only `running` is meaningful.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the answer")]
 pub struct DaemonView {
     pub running: bool,
     pub stopping: bool,
