@@ -11,6 +11,7 @@ pub mod attempt;
 pub mod backoff;
 pub mod breaker;
 pub mod budget;
+pub mod chat;
 pub mod config;
 pub mod cron;
 pub mod cut;

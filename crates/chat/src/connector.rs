@@ -1,0 +1,156 @@
+//! The trait of a chat platform, with its two implementations in [`crate::slack`] and [`crate::discord`].
+
+use std::fmt;
+
+use async_trait::async_trait;
+use cowhand_core::chat::{BotAccount, ChatAttachment, ChatEvent, ChatMessage, ChatPlace};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::ChatError;
+
+/// One bot on a chat platform.
+#[async_trait]
+pub trait Connector: fmt::Debug + Send + Sync {
+    /// Connects, and passes on each event in the order in which it arrived. Connects again after each loss of the
+    /// connection, with a growing wait. Returns only if the platform refuses the bot, or if the receiver is dropped.
+    ///
+    /// An event is confirmed to the platform only after its reply has arrived. If the sender of the reply is dropped,
+    /// the event is not confirmed. The next event is passed on without waiting for the reply to a command or a button,
+    /// but only after the reply to a message, an edit or a deletion.
+    async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd;
+
+    /// Returns the state of the connection.
+    fn state(&self) -> watch::Receiver<ConnectionState>;
+
+    /// Posts a message. A repeated call with the same key does not post twice: the connector finds the earlier message
+    /// if the platform does not detect the repetition itself.
+    async fn post(&self, post: &Post) -> Result<Posted, ChatError>;
+
+    /// Replaces text and buttons of a message of the bot. `message` is the id of the message, as in [`Posted::id`].
+    async fn edit(
+        &self,
+        place: &ChatPlace,
+        message: &str,
+        text: &str,
+        buttons: &[Button],
+    ) -> Result<(), ChatError>;
+
+    /// Adds a reaction to a message, or removes it. `emoji` is a name or the emoji itself. It is no error if the
+    /// reaction is already there or already gone.
+    async fn react(
+        &self,
+        place: &ChatPlace,
+        message: &str,
+        emoji: &str,
+        is_added: bool,
+    ) -> Result<(), ChatError>;
+
+    /// Shows for some seconds that the bot types, if the platform can show this.
+    async fn show_typing(&self, place: &ChatPlace) -> Result<(), ChatError>;
+
+    /// Returns at most `limit` messages of the place that were sent after `after` and before `before`, the newest
+    /// messages if there are more. The oldest message comes first.
+    async fn history(
+        &self,
+        place: &ChatPlace,
+        after: Option<Timestamp>,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<ChatMessage>, ChatError>;
+
+    /// Returns the content of an attachment, or an error if it has more than `limit` bytes, whatever size the platform
+    /// stated.
+    async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError>;
+
+    /// Checks the tokens, permissions and intents, and returns what is missing.
+    async fn check(&self) -> Result<Vec<SetupProblem>, ChatError>;
+}
+
+/// An event with the sender of its reply.
+#[derive(Debug)]
+pub struct ReceivedEvent {
+    pub event: ChatEvent,
+    pub reply: oneshot::Sender<EventReply>,
+}
+
+/// Reply to an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventReply {
+    /// The event is stored.
+    Stored,
+    /// Text that only the sender of the command or the presser of the button sees. If it is not there in time, the
+    /// connector first tells the platform that it follows.
+    Text(String),
+}
+
+/// Why a connection ended for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// The receiver of the events was dropped.
+    Stopped,
+    /// The platform refuses the bot, for example because its token was revoked or an intent is not enabled.
+    Refused { reason: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// Not connected: never yet, or the reason why the last connection ended or could not be made.
+    Connecting { problem: Option<String> },
+    Connected(BotAccount),
+    Refused { reason: String },
+}
+
+/// A message to post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Post {
+    pub place: ChatPlace,
+    /// Key that identifies the message among the messages of the bot; at most 25 characters.
+    pub key: String,
+    /// Time before which no message with this key was posted.
+    pub first_tried_at: Timestamp,
+    /// Message to which this is a reply, as in [`ChatMessage::id`].
+    pub reply_to: Option<String>,
+    /// Text in the notation of the platform, within its length limit.
+    pub text: String,
+    pub buttons: Vec<Button>,
+    pub files: Vec<OutgoingFile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posted {
+    /// Id of the message, as in [`ChatMessage::id`].
+    pub id: String,
+    /// True if an earlier call had posted the message.
+    pub is_repeated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Button {
+    pub label: String,
+    /// Value of the press, at most 100 characters.
+    pub value: String,
+    pub style: ButtonStyle,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ButtonStyle {
+    Neutral,
+    Approve,
+    Deny,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutgoingFile {
+    pub name: String,
+    pub content: Vec<u8>,
+}
+
+/// A setting of the app or bot that is missing on the platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetupProblem {
+    /// What is missing, and what does not work without it.
+    pub problem: String,
+    /// What the owner of the bot has to do.
+    pub advice: String,
+}

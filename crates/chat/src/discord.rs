@@ -1,0 +1,1 @@
+//! Discord: REST API and gateway.
