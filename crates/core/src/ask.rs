@@ -15,9 +15,9 @@ use crate::word::written_as;
 /// Default time that an agent waits for an answer.
 pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 
-/// Maximum total time that the timeouts of an attempt leave out because its agent waits for answers. If the
-/// `ask_timeout` of the agent is longer, that timeout is the maximum. Without a maximum, an agent that asks again and
-/// again would never reach its time limit.
+/// Maximum total answer wait that does not count for the time limit of an attempt. If the `ask_timeout` of the agent is
+/// longer, that timeout is the maximum. Without a maximum, an agent that asks again and again would never reach its
+/// time limit.
 pub const MAX_PAUSED_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// Id of an ask: the id of its job and its number in that job, for example `job-2026-01-05-a1b2c3.1`.

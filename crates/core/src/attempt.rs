@@ -27,7 +27,7 @@ pub struct AttemptRules {
     pub agent: AttemptAgent,
 }
 
-/// The settings of an agent that its attempts need until they are settled. None of them is a secret.
+/// The settings of an agent that an attempt needs until the attempt is settled. No setting is a secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptAgent {
     /// Name of the runtime.
@@ -53,8 +53,8 @@ impl AttemptAgent {
         }
     }
 
-    /// Returns an agent with these settings and the defaults of all others, in place of an agent that is no longer in
-    /// the config.
+    /// Returns an agent with these settings and with defaults for all other settings, in place of an agent that is no
+    /// longer in the config.
     pub fn in_place_of(&self, removed: AgentName) -> Agent {
         let agent = Agent::new(removed);
         // A later version of cowhand may have stored a runtime that this version does not know. The default then takes

@@ -1,9 +1,10 @@
 //! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep spending money without using a tool.
 //!
 //! A pause ends by itself. The next job of the schedule is the probe. The schedule pauses again immediately, for twice
-//! as long, if the probe fails (unless `failures` is 0), or if the pause was about jobs without tools and the probe
-//! uses no tool either. If the probe completes in any other way, the schedule continues as before. A cancelled or lost
-//! probe decides nothing. A person can end the pause by enabling the schedule, or with a job by hand that completes.
+//! as long, in two cases: the probe fails, and `failures` is not 0; or the pause was about jobs without tools, and the
+//! probe uses no tool either. If the probe completes in any other way, the schedule continues as before. A cancelled or
+//! lost probe decides nothing. A person can end the pause by enabling the schedule, or with a job by hand that
+//! completes.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;

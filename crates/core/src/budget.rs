@@ -5,8 +5,8 @@
 //! ([`SpendLimits::reserve`]):
 //!
 //! 1. Reserve the remaining budget of the job, if the job has a budget; else the highest cost among the agent's last
-//!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent with one too expensive
-//!    attempt could never run again.
+//!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise, after one attempt that cost
+//!    more than this budget, the agent could never run again.
 //! 2. If neither the job's budget nor the cost of an earlier attempt is known, reserve the smallest remaining daily or
 //!    monthly budget.
 //! 3. The attempt starts only if the reservation fits into every daily and monthly budget, together with all other
@@ -383,8 +383,8 @@ impl SpendLimits {
         })
     }
 
-    /// Checks whether another attempt may start. Returns its reservation, or the budget that has no room for it for the
-    /// longest time. `spent` is the spending of earlier attempts of its job.
+    /// Checks whether another attempt may start. Returns its reservation, or, of the budgets without room for it, the
+    /// budget that blocks it for the longest time. `spent` is the spending of earlier attempts of its job.
     pub fn reserve(
         &self,
         spent: Amount,

@@ -10,8 +10,8 @@ const MAX_INDEXED_BYTES: usize = 1_000;
 const MAX_FIRST_WORD: usize = 50;
 
 /// Returns `text`, or a UUID that is derived from the whole text if `text` is too long for an index. The first word of
-/// `text` precedes the UUID, unless that word is long too. Different texts have different results. No more of a long
-/// text is kept, because redaction does not recognise a part of a secret.
+/// `text` precedes the UUID, unless that word is long too. Different texts have different results. The rest of
+/// a long text is not kept, because redaction does not recognise a part of a secret.
 pub fn indexed(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_INDEXED_BYTES {
         return Cow::Borrowed(text);

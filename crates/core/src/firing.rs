@@ -75,9 +75,9 @@ impl Firing<'_> {
         }
     }
 
-    /// Returns the earliest start of the job by the calendar of its schedule; `None` if the job may start now. Jobs of
-    /// the clock may start now, because the clock fires only when the calendar allows it. Jobs by hand may start at any
-    /// time.
+    /// Returns the earliest start of the job by the calendar of its schedule; `None` if the job may start now. A job
+    /// that the clock fired may start now, because the clock fires only when the calendar allows it. A job by hand may
+    /// start at any time.
     fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.next_opening(now)

@@ -133,7 +133,8 @@ pub enum FailReason {
     MaxTurns,
 }
 
-/// Time at which an attempt ended. The attempt can be settled much later, and the wall clock can be set before that.
+/// Time at which an attempt ended. The attempt can be settled much later, and the wall clock can be set between its end
+/// and its settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
     /// Wall time of the end, by the clock as it was set at that time. It is never before the start of the attempt, and

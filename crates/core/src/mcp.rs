@@ -27,7 +27,7 @@ pub struct McpServer {
     /// Time limit in milliseconds; none means the default of the agent's program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// Whether its tools are always loaded; none means that the agent's program decides.
+    /// True if its tools are always loaded; none means that the agent's program decides.
     #[serde(rename = "alwaysLoad", skip_serializing_if = "Option::is_none")]
     pub always_load: Option<bool>,
 }

@@ -206,7 +206,7 @@ impl OutputMessage {
     pub fn append_line(&self, out: &mut Vec<u8>, cap: usize) -> Result<(), OutputError> {
         let (start, cap) = (out.len(), cap.max(Self::MIN_CAP));
         match serde_json::to_writer(Bounded { out, room: cap }, self) {
-            // The line is longer than the cap, possibly many times.
+            // The line is longer than the cap, possibly many times longer.
             Err(error) if error.is_io() => {
                 out.truncate(start);
                 let fields = serde_json::to_value(self).map_err(|error| self.not_written(&error))?;

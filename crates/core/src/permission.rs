@@ -32,7 +32,7 @@ pub struct Permissions {
 /// The tools of an agent: which it has, and which it may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolAccess {
-    /// What the agent's program does when it wants to use a tool and no other setting decides about that use.
+    /// Mode in which the agent's program decides about the use of a tool if no other setting decides about that use.
     pub mode: PermissionMode,
     /// Rules for `mode: ask`; without rules a person is asked about every use.
     pub permissions: Option<Permissions>,

@@ -272,7 +272,7 @@ pub enum Action {
         agent: AgentName,
         max_concurrent: u32,
         session_key: Option<String>,
-        /// Number of the fallback with which it starts; none for the agent's own program.
+        /// Number of the fallback with which the job starts; none for the agent's own program.
         fallback: Option<usize>,
     },
 }

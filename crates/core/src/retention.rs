@@ -12,7 +12,7 @@ use crate::size::Size;
 use crate::word::written_as;
 
 /// Limits for an agent's finished jobs. An unset key sets no limit; without limits all jobs are kept.
-// The schema shows the text above to users, so this is no doc comment. `Default` sets no limit, and has to stay so: the
+// The schema shows the text above to users, so this is not a doc comment. `Default` must set no limit, because the
 // loader and requests use it for "not set". A default for all fleets belongs to the two places that fill the resolved
 // config: `config/agent.rs` for agents, and `config/compose.rs` for the root file, whose limits apply to the jobs of
 // removed agents.
@@ -74,9 +74,9 @@ impl Retention {
         }
     }
 
-    /// Returns the first limit that a finished job exceeds, if there is one. `newer` is the number of jobs of its agent
-    /// that ended after it, `age` is the time since its end, and `bytes` is the size of this job and the newer jobs
-    /// together.
+    /// Returns the first limit that a finished job exceeds, if there is one. `newer` is the number of the agent's jobs
+    /// that ended after this job, `age` is the time since the end of this job, and `bytes` is the size of this job and
+    /// the newer jobs together.
     fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<RetentionLimit> {
         if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {
             Some(RetentionLimit::MaxJobsPerAgent)

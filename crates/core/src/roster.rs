@@ -85,8 +85,8 @@ pub struct Agent {
     pub display_name: String,
     pub description: Option<String>,
     pub schedules: Vec<Schedule>,
-    /// Working directory of its jobs. A job with isolation works in a worktree or clone of the repository there
-    /// instead.
+    /// Working directory of its jobs. A job with isolation works in its own worktree or clone of this directory's
+    /// repository instead.
     pub directory: PathBuf,
     /// Isolation of its jobs without a schedule.
     pub isolation: IsolationRules,

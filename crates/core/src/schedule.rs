@@ -228,8 +228,8 @@ impl ScheduleRecord {
         self.armed_at = now;
     }
 
-    /// Enables the schedule, unless it is active or finished. A delay that has fired does not fire again, but is on
-    /// when it gets a new time. Returns whether the record has changed. Due times that passed while the schedule was
+    /// Enables the schedule, unless it is active or finished. A delay that has fired does not fire again until it gets
+    /// a new time, which arms it. Returns whether the record has changed. Due times that passed while the schedule was
     /// disabled do not fire: an interval that has run before is due one interval later. A trigger with an error starts
     /// again, even if the schedule is active. For an active schedule that waits for a probe, resets the breaker.
     pub fn enable(&mut self, now: Moment) -> bool {
@@ -269,7 +269,7 @@ impl ScheduleRecord {
 
     /// Disables the schedule, and returns whether its state has changed. Running jobs continue. A due firing no longer
     /// waits, and the error of the trigger is forgotten. The rest of the record is kept, including the end of a pause.
-    /// A delay that has fired stays off when it gets a new time.
+    /// If the schedule is a delay that has fired and a person disables it, a new time does not arm it.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
         let off = ScheduleState::Disabled { why };
         let changed = self.state != off;
@@ -484,7 +484,7 @@ impl ScheduleRecord {
         }
     }
 
-    /// Records that it polls for work now because it is due. This poll replaces a requested fill.
+    /// Records that the schedule polls for work now because it is due. This poll replaces a requested fill.
     pub fn record_poll(&mut self, now: Moment) {
         (self.polled_at, self.fill) = (Some(now), false);
     }
@@ -520,8 +520,8 @@ impl ScheduleRecord {
         (self.last_error, self.run_error) = (Some(error.clone()), Some(error));
     }
 
-    /// Records an error that prevents the schedule from firing, or the end of such an error. Returns whether this is
-    /// new.
+    /// Records an error that prevents the schedule from firing, or the end of such an error. Returns whether
+    /// `last_error` has changed.
     pub fn record_error(&mut self, trouble: Option<String>) -> bool {
         let before = std::mem::replace(&mut self.last_error, trouble.or_else(|| self.run_error.clone()));
         before != self.last_error

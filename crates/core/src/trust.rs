@@ -91,7 +91,7 @@ impl Trust {
         [self.for_strangers(), self.for_forks()].contains(&Treatment::Sandbox)
     }
 
-    /// Checks whether it defines who is trusted, or how strangers are treated.
+    /// Checks whether these rules define who is trusted, or how strangers are treated.
     pub(crate) fn is_defined(&self) -> bool {
         !self.allow_authors.is_empty() || self.min_permission.is_some() || self.strangers.is_some()
     }

@@ -122,8 +122,8 @@ fn message(number: u64, line: &str) -> Markup {
             let heading = OutputMessage::attempt_heading(&attempt, &extra);
             row(number, "note", timestamp, &html! { "── " (Text(&heading)) })
         }
-        // A system message with content is a line of the agent's output that has no other type. Without content it is
-        // only a notification.
+        // A system message with content is a line of the agent's output that has no other type. A system message
+        // without content is only a notification.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
             Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
             None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),

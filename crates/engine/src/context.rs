@@ -73,7 +73,7 @@ pub struct Engine {
     pub wakes: Wakes,
     /// Wakes the outbox when a work source has something to receive.
     pub outbox: Notify,
-    /// Results that could not be delivered to their work source, and whose items are in the source again.
+    /// Undelivered results whose items are in their work source again.
     pub undelivered: SeenAgain,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
@@ -177,7 +177,7 @@ struct Running {
 }
 
 impl Engine {
-    /// Requests that the outbox soon retries results of this queue that could not be delivered and whose items are in
+    /// Requests that the outbox soon tries again to deliver the undelivered results of this queue whose items are in
     /// the source again.
     pub async fn retry_undelivered(
         &self,

@@ -19,7 +19,8 @@ pub struct Loaded {
     pub sources: Arc<WorkSources>,
     /// The config as it is shown to people, without secrets.
     pub shown: Option<ShownConfig>,
-    /// The files from which the config was read; an agent in a sandbox cannot write to them.
+    /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead if
+    /// they existed. An agent in a sandbox cannot write to them.
     pub files: Vec<PathBuf>,
     /// Names of the variables that the config names as secrets.
     pub named: Vec<String>,

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 
-/// Resolves the host of a URL. The caller connects only to the returned addresses, so a later answer for the name
-/// changes nothing. Without `allow_private`, all addresses of the host have to be public.
+/// Resolves the host of a URL. The caller connects only to the returned addresses, so a later DNS answer with other
+/// addresses has no effect. Without `allow_private`, all addresses of the host have to be public.
 pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>, Unreachable> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Unreachable::Refused(format!("{}: is not an http or https address", url.scheme())));

@@ -61,7 +61,7 @@ pub struct BeforeOutput {
     pub resumed: Option<String>,
 }
 
-/// Descriptors of a keeper that is launched.
+/// Files that a new keeper inherits.
 #[derive(Debug)]
 pub(super) struct PreparedLaunch {
     /// Lock of the attempt. The keeper inherits it, so the lock is never free until the keeper ends.
@@ -210,7 +210,7 @@ impl Attempt {
         missing_is_ok(fs::remove_file(self.folder.join(SECRETS_FILE)))
     }
 
-    /// Returns whether the raw output exists. It is removed after the attempt is settled.
+    /// Returns whether the raw output exists. [`Self::remove_output`] removes it after the attempt is settled.
     pub fn has_output(&self) -> bool {
         !is_missing(&self.stdout())
     }
@@ -413,7 +413,7 @@ impl Attempt {
         self.read(ENDING_FILE)
     }
 
-    /// Reserves the space of the ending, so that it can be written on a disk that becomes full.
+    /// Reserves disk space for the ending, so that the ending can be written even if the disk becomes full.
     pub(super) fn reserve_ending(&self) -> io::Result<()> {
         self.create(RESERVED_FILE)?.write_all(&[b' '; RESERVED_BYTES])
     }
@@ -435,7 +435,7 @@ impl Attempt {
         fs::rename(reserved, self.folder.join(ENDING_FILE))
     }
 
-    /// Writes a record atomically. It survives a killed process, but not a power failure.
+    /// Writes a record atomically. The record survives the kill of the process, but not a power failure.
     pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         self.write_record(name, value, |_| Ok(()))
     }

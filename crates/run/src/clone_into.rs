@@ -21,8 +21,8 @@ pub(super) enum CloneError {
 }
 
 /// Starts the command inside the group whose folder is open, and returns its process id. Does not clone a process with
-/// several threads, for example a keeper with a proxy: the new process is a copy of this one until it executes the
-/// program, and a copy has only one thread, so a lock that another thread holds would never be released in it.
+/// several threads, for example a keeper with a proxy. Until the clone executes the program, it is a copy of this
+/// process with only one thread. A lock that another thread holds would never be released in the copy.
 pub(super) fn spawn_inside(group: BorrowedFd<'_>, command: &mut Command) -> Result<i32, CloneError> {
     if !has_one_thread() {
         return Err(CloneError::NotCloned);
@@ -43,7 +43,7 @@ pub(super) fn spawn_inside(group: BorrowedFd<'_>, command: &mut Command) -> Resu
                 None => Ok(child),
                 Some(error) => {
                     let pid = Pid::from_raw(child);
-                    // The error of the program matters, not that of the wait.
+                    // An error of the wait is ignored, because the error of the program is returned.
                     rustix::process::waitpid(pid, WaitOptions::empty()).ok();
                     Err(CloneError::NotExecuted(error))
                 }
@@ -52,7 +52,7 @@ pub(super) fn spawn_inside(group: BorrowedFd<'_>, command: &mut Command) -> Resu
     }
 }
 
-/// Returns whether this process has no other thread. In doubt it returns false.
+/// Returns true if this process has no other thread. Returns false if the threads cannot be read.
 fn has_one_thread() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

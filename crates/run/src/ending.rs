@@ -1,4 +1,4 @@
-//! How an attempt's process ended, as the keeper writes it to a file.
+//! The ending: the record of how an attempt's process ended. The keeper writes it to a file.
 
 use cowhand_core::job::Termination;
 use cowhand_core::moment::BootTime;
@@ -43,9 +43,9 @@ pub enum ExitStatus {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<i32>,
     },
-    /// The agent has ended, and its status is unknown, for example because the keeper ended before it.
+    /// The agent has ended, and its status is unknown, for example because the keeper ended before the agent.
     Lost {
-        /// Why the status is unknown; `None` if the keeper has ended too.
+        /// Why the status is unknown; `None` if the keeper ended first, or could not record the agent's process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },

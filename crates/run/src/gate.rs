@@ -96,7 +96,7 @@ pub fn run_command(
     }
 }
 
-/// Formats the output: `; it printed: …`, or nothing.
+/// Returns the end of a message about the command: `; it printed: …`, or nothing if there is no output.
 pub fn printed_suffix(output: &str) -> String {
     if output.is_empty() { String::new() } else { format!("; it printed: {output}") }
 }

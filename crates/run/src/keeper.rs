@@ -1,7 +1,8 @@
 //! The keeper: parent and subreaper of one attempt's processes.
 //!
-//! It starts the agent, waits for it and all its descendants, and records how the agent ended. The attempt ends only
-//! when no process is left: processes that outlive the agent are asked to exit, then killed.
+//! The keeper starts the agent, waits until the agent and all its descendants have ended, and records how the agent
+//! ended. The attempt ends only when no process is left: processes that outlive the agent are asked to exit, then
+//! killed.
 //!
 //! SIGTERM asks the keeper to end the agent: stop signal, grace period, kill. A second SIGTERM skips the grace period.
 
@@ -91,9 +92,9 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the ending. Only the keeper knows it, so a write that fails because the folder is not accessible or because
-/// of a shortage is tried again until it succeeds. If the agent was not started, a failed write is not tried again: the
-/// record of the keeper is removed, and the agent can be started again.
+/// Writes the ending. A write that fails because of a shortage, or because the folder is not accessible, is tried again
+/// until it succeeds, because only the keeper knows the ending. If the agent was not started, a failed write is not
+/// tried again: the record of the keeper is removed, and the agent can be started again.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_ending(ending) else { return Ok(()) };
@@ -290,7 +291,7 @@ fn spawn_in(
 ) -> Result<i32, SpawnError> {
     let (mut command, output) = command(attempt, start, bwrap_status).map_err(SpawnError::NotStarted)?;
     let agent = groups.spawn(&mut command)?;
-    // The command has the ends of the pipes that the agent writes to. The pipes end only when all such ends are closed.
+    // The command holds the write ends of the pipes. A pipe ends only when all its write ends are closed.
     drop(command);
     for (pipe, file, limit) in output {
         streams.keep(pipe, file, limit);

@@ -86,7 +86,7 @@ impl Launch {
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 
-    /// Returns the launch if it has no sandbox or its sandbox is available now, and an error otherwise.
+    /// Returns the launch. Returns an error if the launch has a sandbox that is not available now.
     pub async fn ready(self) -> Result<Self, LaunchError> {
         if let Some(sandbox) = &self.start.sandbox {
             sandbox.ready().await?;
@@ -130,8 +130,9 @@ const INHERITED_VARIABLES: [&str; 16] = [
 const INHERITED_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 
 /// Returns whether an agent's processes get this variable of the daemon's environment. Every agent gets the variables
-/// above, the variables of all runtimes (`variable_prefixes`), and those that its `pass_env` names. An agent with
-/// `inherits_environment` and without a sandbox also gets all other variables, except those of cowhand.
+/// of `INHERITED_VARIABLES` and `INHERITED_PREFIXES`, the variables of all runtimes (`variable_prefixes`), and those
+/// that its `pass_env` names. An agent with `inherits_environment` and without a sandbox also gets all other variables,
+/// except those of cowhand.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);

@@ -16,14 +16,15 @@ use super::start::StartSpec;
 /// Time after which a spawner that does not answer is replaced.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts keepers through a spawner. If there is no spawner, it executes the program for the keeper.
+/// Starts keepers through a spawner. Without a spawner, the launcher executes the program for each keeper.
 #[derive(Debug)]
 pub struct Launcher {
     program: PathBuf,
     /// State folder, which the command line of the spawner shows.
     state: PathBuf,
     answer_timeout: Duration,
-    /// File of the program when the daemon started. A spawner of another version could read requests in another way.
+    /// File of the program when the daemon started. A spawner is started only if the file is still the same, because a
+    /// spawner of another version could read requests in another way.
     file: Option<ProgramFile>,
     spawner: Mutex<SpawnerState>,
 }
@@ -69,7 +70,7 @@ pub struct LaunchInput {
 enum Spawned {
     /// The keeper runs, or has run.
     Done,
-    /// No keeper was made, and the launch can go on in another way.
+    /// No keeper was made, and the program can be executed for the keeper instead.
     No(PreparedLaunch),
 }
 
@@ -114,8 +115,8 @@ impl Launcher {
         {
             *state = SpawnerState::Started { spawner, made_keepers: false };
         }
-        // Without a spawner, for example after an upgrade of the program, the program is executed for the keeper. If no
-        // spawner could be started because the program cannot be executed, this fails too, and its error is reported.
+        // Without a spawner, for example after an upgrade of the program, the program is executed for the keeper. If
+        // the program cannot be executed, neither a spawner nor the keeper starts, and the keeper's error is reported.
         let SpawnerState::Started { spawner, made_keepers } = &mut *state else {
             return Ok(Spawned::No(launch));
         };

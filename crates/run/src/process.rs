@@ -140,16 +140,16 @@ pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// Prefix of the name of an attempt's control group.
 pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
-/// Lists the living processes of an attempt, without this process. They are recognised by their mark or by their
-/// control group. So they are found even if the keeper, which is their common ancestor, has ended.
+/// Lists the living processes of an attempt, without this process. A process is recognised by its mark or by its
+/// control group, so it is found even if the keeper, which is the common ancestor, has ended.
 pub(super) fn of_attempt(name: &str) -> io::Result<Vec<i32>> {
     let of_all = of_attempts()?;
     let own = |names: &[String]| names.iter().any(|own| own == name);
     Ok(of_all.into_iter().filter(|(_, names)| own(names)).map(|(pid, _)| pid).collect())
 }
 
-/// Lists the living processes of all attempts of all fleets, without this process. Each process has the names of its
-/// attempts.
+/// Lists the living processes of all attempts of all fleets, without this process. Returns each process with the names
+/// of its attempts.
 pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let mut found = Vec::new();
@@ -184,10 +184,10 @@ fn names_of_groups(groups: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the names of the attempts of a process and its ancestors, without repetitions; `None` if the process does
-/// not exist. The names of the process come first, and the names of each ancestor follow. If several of these processes
-/// have the same name, the name is at the place of the most distant ancestor that has it. So the names of the most
-/// distant ancestor are always last, whatever names its descendants have. A keeper is the subreaper of its attempt, so
-/// it is an ancestor also of processes that have their own session or whose parent has ended.
+/// not exist. The names of the process come first, and the names of each ancestor follow. A name that several of these
+/// processes have is at the place of the most distant of them. So the names of the most distant ancestor are always
+/// last, whatever names its descendants have. A keeper is the subreaper of its attempt, so it is an ancestor also of
+/// processes that have their own session or whose parent has ended.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);

@@ -34,10 +34,10 @@ const MIN_SECRET_BYTES: usize = 6;
 pub struct Redactor {
     /// The secrets as they were given.
     secrets: Vec<String>,
-    /// All texts to search for: secrets, those of their lines that are masked everywhere, and both with JSON escapes.
+    /// All texts to search for: secrets, lines of secrets that are masked everywhere, and both with JSON escapes.
     patterns: Vec<String>,
-    /// Search automaton for the patterns; `None` if there are no patterns. It is built when it is first needed: most
-    /// attempts have a secret of their own, and most output passes the fast check.
+    /// Search automaton for the patterns; `None` if there are no patterns. The automaton is built at its first use,
+    /// because most attempts need their own automaton, and most output passes the fast check.
     finder: OnceLock<Option<AhoCorasick>>,
     /// Lines of secrets that are masked only after another line.
     following: Following,
@@ -102,7 +102,7 @@ impl Redactor {
         &self.secrets
     }
 
-    /// Returns the secrets that one of the texts contains, with or without JSON escapes.
+    /// Returns the secrets that at least one of the texts contains, with or without JSON escapes.
     pub fn secrets_in<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut left: Vec<&String> = self.secrets.iter().collect();
         for text in texts {
@@ -127,8 +127,8 @@ impl Redactor {
         Self { clean: CleanCheck::none(), ..self }
     }
 
-    /// Masks every known secret and every token of cowhand in a text, even if colour codes or invisible characters are
-    /// inside the secret or it is written with JSON escapes.
+    /// Masks every known secret and every token of cowhand in a text, even if the secret contains colour codes or
+    /// invisible characters, or is written with JSON escapes.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let ranges = self.ranges(text.as_bytes());
         if ranges.is_empty() {
@@ -255,8 +255,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts the next line of a stream. If the line before it ended with a line of a secret, `open` contains that
-    /// line of the secret, and this line may continue the secret. The call sets `open` for the line after this one.
+    /// Redacts the next line of a stream. If the previous line of the stream ended with a line of a secret, `open`
+    /// contains that line of the secret, and the next line may continue the secret. The call updates `open`.
     pub fn redact_next_line<'a>(&self, line: &'a str, open: &mut OpenSecret) -> Cow<'a, str> {
         // A clean line contains no line of a secret, so it neither continues nor begins one.
         if !open.is_set() && self.is_clean(line.as_bytes()) {
@@ -270,7 +270,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts an outcome, whose text comes from the agent or from programs that prevented its start.
+    /// Redacts the texts of an outcome, which come from the agent or, if it was not started, from another program.
     pub fn redact_outcome(&self, outcome: &mut Outcome) {
         let (message, summary) = match outcome {
             Outcome::Completed { summary } => (None, summary.as_mut()),

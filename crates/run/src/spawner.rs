@@ -2,8 +2,9 @@
 //!
 //! Executing the program again for each keeper costs more time than everything that the keeper does. The daemon
 //! therefore starts one spawner, which is this program, and requests each keeper over a socket. A keeper that the
-//! spawner made behaves as one that was executed: it has its own process session, environment, lock and log, and
-//! `/proc` shows the folder of its attempt in its command line and the mark of its attempt in its environment.
+//! spawner made behaves like a keeper for which the program was executed. It has its own process session, environment,
+//! lock and log. `/proc` shows the folder of its attempt in its command line and the mark of its attempt in its
+//! environment.
 //!
 //! The spawner ends when the daemon closes the socket or ends. Its keepers continue.
 
@@ -35,7 +36,7 @@ const PADDED_BYTES: usize = 4096;
 const MARK_BYTES: usize = 256;
 /// Variable that reserves the space of the mark.
 const PADDING_VARIABLE: &str = "COWHAND_PADDING";
-/// Number of the socket among the sources of events; keepers have the numbers of their processes.
+/// Number of the socket as a source of events. The number of a keeper is its process id.
 const SOCKET_EVENT: u64 = 0;
 
 /// The daemon's side of a spawner.
@@ -128,7 +129,7 @@ pub fn run_spawner(state: &str) -> ExitCode {
 fn serve(state: &str) -> io::Result<()> {
     let shown = ShownProcess::find()?;
     let [first, second] = SPAWNER_WORDS;
-    // The variable stays in the environment, so that a copy can remove it.
+    // The variable stays in the environment with an empty value. A copy of the spawner removes it.
     shown.show(&[first, second, state], &format!("{PADDING_VARIABLE}="))?;
     // Signals of the daemon's terminal must not end the spawner. `setsid` fails only for the leader of a process group.
     rustix::process::setsid().ok();

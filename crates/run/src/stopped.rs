@@ -21,7 +21,7 @@ pub enum Stopped {
     SilentTooLong {
         limit_ms: i64,
     },
-    /// The spending exceeded a budget. The file does not name the budget; it is found again from the spending.
+    /// The spending exceeded a budget. The file does not name the budget; the daemon finds it again from the spending.
     OverBudget,
     /// The price of the attempt's tokens is unknown.
     Unpriced,

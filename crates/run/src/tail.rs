@@ -278,8 +278,8 @@ impl Tailer {
         self.reader.tool_calls()
     }
 
-    /// Reads up to the end that the files have now, or until [`MAX_ADVANCE_BYTES`] are read: an agent that never stops
-    /// writing must not block others. Returns false if there may be more.
+    /// Reads up to the current ends of the files, or until [`MAX_ADVANCE_BYTES`] are read: an agent that never stops
+    /// writing must not block others. Returns false if there may be more output.
     fn read_new(&mut self, now: Timestamp) -> anyhow::Result<bool> {
         let stdout = self.check_length(Source::Stdout, now)?;
         let stderr = self.check_length(Source::Stderr, now)?;

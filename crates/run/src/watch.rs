@@ -1,7 +1,7 @@
 //! Notification of changes in the folders of attempts.
 //!
-//! There is one inotify descriptor for all folders, because the system allows only few. Its events can be lost, so
-//! callers also poll the folder. Without a descriptor they poll it more often.
+//! There is one inotify descriptor for all folders, because the system allows only few descriptors. Its events can be
+//! lost, so callers also poll their folders. Without a descriptor, callers poll more often.
 //!
 //! The crate `notify` is not used here: it also reports when a file is opened or closed. An attempt causes about sixty
 //! such events, each of which wakes a thread, and most of them are caused by the daemon itself.
@@ -67,7 +67,7 @@ pub struct FolderWatch {
 }
 
 impl Watch {
-    /// Has to be called in an async runtime.
+    /// Starts the task that reads the events. The caller has to be in an async runtime.
     pub fn new() -> Self {
         let shared = Arc::new_cyclic(|shared| Shared {
             events: Events::start(shared.clone()).ok(),

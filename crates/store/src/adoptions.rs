@@ -178,7 +178,7 @@ async fn adopt(
 }
 
 /// Removes a job from its schedule if the schedule belongs to another agent. Such a schedule adopted the job's own
-/// schedule while the job ran. The job may wait for its next attempt forever, and the schedule must not wait for it.
+/// schedule while the job ran. The job may wait for its next attempt forever. The schedule must not wait for the job.
 /// If a trigger fired the job, the interval of the schedule counts from `ended`, the end of the job's attempt. The
 /// caller holds the lock of the job.
 pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) -> Result<(), StoreError> {
@@ -197,9 +197,9 @@ pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) 
     Ok(())
 }
 
-/// Returns the record of the adopting schedule. If that schedule has not fired yet, it takes over the former record;
-/// otherwise it continues after the latest occurrence of both schedules. A schedule in the state `error` becomes active
-/// again.
+/// Returns the record of the adopting schedule. An adopting schedule that has not fired yet takes over the former
+/// record. Otherwise it continues after the latest occurrence of both schedules. A schedule in the state `error`
+/// becomes active again.
 fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
     let mut merged = if has_fired {
         ScheduleRecord {

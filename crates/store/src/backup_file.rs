@@ -114,7 +114,8 @@ impl BackupFile {
         Ok(u64::try_from(jobs)?)
     }
 
-    /// Revokes the tokens that another store records as revoked. Returns the names of those that were valid here.
+    /// Revokes the tokens that another store records as revoked. Returns the names of the tokens that were not revoked
+    /// in this file before.
     pub fn revoke_tokens(&mut self, revoked: &[RevokedToken]) -> anyhow::Result<Vec<String>> {
         let sql = "update tokens set revoked_at = ?2 where id = ?1 and revoked_at is null returning name";
         let mut statement = self.0.connection().prepare(sql)?;

@@ -88,7 +88,7 @@ pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), 
     Ok(())
 }
 
-/// Moves the cursor forward to this event. A firing that the event caused calls this in its own transaction.
+/// Moves the cursor forward to this event. A firing that the event causes moves the cursor in its own transaction.
 pub(super) async fn advance(tx: &mut Tx<'_>, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
     tx.execute(ADVANCE_CURSOR, args![schedule, seq]).await?;
     Ok(())

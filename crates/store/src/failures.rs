@@ -105,7 +105,8 @@ impl Store {
         .await
     }
 
-    /// Records a failure that a person reports. The item is given up, as after a job whose failure is reported.
+    /// Records a failure that a person reports. The item is given up, as after a job whose failure is reported to the
+    /// source.
     pub async fn failed_by_hand(
         &self,
         queue: String,

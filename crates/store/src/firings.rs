@@ -436,7 +436,7 @@ async fn fire_once(
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
             record.record_poll(tx.moment(now));
         }
-        // An interval counts from the end of the last job; after a skip, there is no job, so it counts from now.
+        // An interval counts from the end of the last job. After a skip, without a job, it counts from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
             record.record_run_or_poll(tx.moment(now));
         }

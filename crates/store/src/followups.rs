@@ -40,8 +40,7 @@ pub enum FollowupOutcome {
     NotRunning,
 }
 
-/// Follow-up that a running attempt requests. A repeated request of the same job with the same key is the same
-/// follow-up.
+/// Follow-up that a running attempt requests. Repeated requests of one job with the same key create one follow-up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewFollowup {
     pub by: JobId,
@@ -146,7 +145,7 @@ fn refusal(row: &Row) -> Result<RefusedFollowup, StoreError> {
     Ok(RefusedFollowup { job, at, message: row.get("followup_refused")? })
 }
 
-/// Returns the first job of the chain to which a job belongs. That can be the job itself.
+/// Returns the first job of the chain to which a job belongs. The first job can be the job itself.
 pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, StoreError> {
     let row = tx.one(CHAIN_OF, args![job.as_str()]).await?;
     row.map_or_else(|| Ok(job.clone()), |row| row.parse("root_id"))

@@ -1,5 +1,5 @@
-//! Imports: the jobs, sessions and schedule states of herdctl are added to the store. Due times up to the last run of a
-//! schedule do not fire again; a run is here a job of herdctl.
+//! Imports: the jobs, sessions and schedule states of herdctl are added to the store. A run of a schedule is a job that
+//! herdctl ran for the schedule. Due times up to the last run of a schedule do not fire again.
 
 use std::path::PathBuf;
 
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Imports the whole history, or nothing. Returns `None` if there is nothing to import any more, for example
-    /// because another process imported the history meanwhile. The schedules of the config have to be loaded before.
+    /// because another process imported the history meanwhile. Load the schedules of the config before this call.
     pub async fn import(
         &self,
         history: History,

@@ -3,7 +3,7 @@
 use super::database::sqlite::SqliteConnection;
 use super::{Database, JobFilter, Store, StoreError};
 
-/// Number of jobs that a check reads at a time, and number of firings that it reads for each schedule.
+/// Number of jobs that a check reads at a time, and number of firings that a check reads for each schedule.
 const CHECK_PAGE_ROWS: u32 = 1_000;
 
 impl Store {

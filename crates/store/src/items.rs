@@ -149,7 +149,7 @@ async fn is_cancelled(tx: &mut Tx<'_>, firing: &FiringRef) -> Result<bool, Store
 }
 
 impl Store {
-    /// Returns the id of the fleet, the same on all nodes of this store. It is created on first use.
+    /// Returns the id of the fleet, which is the same on all nodes of this store. The first call creates the id.
     pub async fn fleet_id(&self) -> Result<String, StoreError> {
         let stored_id = self.read(|tx| {
             Box::pin(async move { tx.one(IDENTITY, args![]).await?.map(|row| row.get("value")).transpose() })

@@ -105,8 +105,8 @@ impl Store {
         self.add_job_of(None, new, now).await
     }
 
-    /// Adds a job that no firing created: a fork or a retry, or a job without a schedule. With a schedule, it counts as
-    /// a live job of that schedule, as a job by hand does.
+    /// Adds a job that no firing created: a fork or a retry, or a job without a schedule. A fork or a retry with a
+    /// schedule counts as a live job of that schedule, as a job by hand does.
     pub async fn add_job_of(
         &self,
         schedule: Option<ScheduleId>,
@@ -299,7 +299,7 @@ pub(super) async fn by_ids(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, S
     tx.all(JOBS_BY_IDS, args![to_json(&ids)?]).await?.iter().map(read).collect()
 }
 
-/// Computes anew the earliest start of each job that waits for the calendar of its schedule. The config may have
+/// Updates the earliest start of each job that waits for the calendar of its schedule, because the config may have
 /// changed the calendar.
 pub(super) async fn follow_calendars(
     tx: &mut Tx<'_>,

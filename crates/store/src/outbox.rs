@@ -64,9 +64,9 @@ impl Store {
     }
 
     /// Adds the result of an ended job to the outbox again, so that nobody works on the item again. The caller calls
-    /// this method if the work source still shows the item as claimed by that job. Returns false and adds nothing if
-    /// the job has not ended or is not in the store, if the job worked on another item, if the end of the job releases
-    /// the item, or if the table `items` has a row for the item or for the job.
+    /// this method if the work source still shows the item as claimed by that job. Returns false and adds nothing in
+    /// these cases: the job has not ended or is not in the store; the job worked on another item; the end of the job
+    /// releases the item; the table `items` has a row for the item or for the job.
     pub async fn report_again(
         &self,
         claim: NewItemClaim,

@@ -36,7 +36,7 @@ impl Store {
         self.read(|tx| Box::pin(all(tx))).await
     }
 
-    /// Lets jobs start again at a parked provider, and returns whether it was parked.
+    /// Lets jobs start again at a parked provider, and returns whether the provider was parked.
     pub async fn unpark(&self, provider: String, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -57,8 +57,8 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
     rows.iter().map(|row| Ok((row.get("name")?, read(row)?))).collect()
 }
 
-/// Returns the reason why the provider takes no job now. Call it before anything else is locked, because all starts at
-/// a provider wait for each other here.
+/// Returns the reason why the provider takes no job now. Call this function before anything else is locked, because all
+/// starts at a provider wait for each other here.
 pub(super) async fn wait(
     tx: &mut Tx<'_>,
     slot: Option<&LimitedProvider>,

@@ -74,8 +74,8 @@ pub enum Removal {
 }
 
 impl Store {
-    /// Returns every job that may be pruned, in the order of their creation. A job is left out if one of its hooks has
-    /// not run to its end, or if a fork or retry of it has not ended, because a fork needs the session of its parent.
+    /// Returns the jobs that may be pruned, in the order of their creation. A job is left out if one of its hooks has
+    /// not run to its end, or if one of its forks or retries has not ended. A fork needs the session of its parent.
     pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<EndedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

@@ -123,9 +123,9 @@ async fn record_absent(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Resul
     Ok(())
 }
 
-/// Returns two kinds of schedules by id: the schedules of the config, and, with the value `None`, stored schedules that
-/// the config no longer has and that are not recorded as absent. The caller locks the rows in the order of ids, because
-/// two nodes may list the schedules differently.
+/// Returns two kinds of schedules by id. Schedules of the config have their agent and schedule as the value. Stored
+/// schedules that the config no longer has, and that are not recorded as absent, have the value `None`. The caller
+/// locks the rows in the order of ids, because two nodes may list the schedules differently.
 fn by_id<'f>(
     roster: &'f Roster,
     stored: &HashMap<ScheduleId, LoadedColumns>,

@@ -121,7 +121,7 @@ impl Store {
         .await
     }
 
-    /// Finishes a schedule of which nothing is due any more, and returns whether it was active.
+    /// Finishes a schedule that has no further due time, and returns whether it was active.
     pub async fn finish(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, _| schedule.finish().then_some(Fact::ScheduleFinished)).await
     }
@@ -248,8 +248,8 @@ pub(super) struct LoadedColumns {
 }
 
 impl LoadedColumns {
-    /// Returns true if a load of this schedule leaves its row as it is. If it returns false, the row may have to be
-    /// changed; [`ScheduleRecord::reload`] decides.
+    /// Returns true if a load of this schedule does not change its row. The result false means that the row may have to
+    /// be changed; [`ScheduleRecord::reload`] decides.
     pub(super) fn is_current(&self, schedule: &Schedule) -> Result<bool, StoreError> {
         let is_same = self.is_absent != schedule.enabled && !self.is_stopped;
         Ok(is_same && self.trigger == jobs::to_json(&schedule.trigger)?)

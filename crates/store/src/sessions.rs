@@ -41,8 +41,8 @@ pub struct StoredSession {
     pub job: JobId,
     pub session_id: String,
     pub node: String,
-    /// Directory of the attempt; `None` if it is not stored, for example because an earlier version of cowhand, which
-    /// did not store it, ran the job.
+    /// Directory of the attempt; `None` if it is not stored, for example because an early version of cowhand ran the
+    /// job.
     pub directory: Option<PathBuf>,
     /// Runtime of the attempt; `None` if it is not stored.
     pub runtime: Option<String>,

@@ -113,7 +113,7 @@ struct WorkItemKey {
 }
 
 impl Store {
-    /// Reads a snapshot. If the fleet has budgets, the snapshot has the spent amounts.
+    /// Reads a snapshot. If the fleet or an agent has a daily or monthly budget, the snapshot has the spent amounts.
     pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         // Spending is read before the snapshot, so it may be too low when a job starts. The claim of the job reads the
         // spending again.
@@ -210,7 +210,7 @@ pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snaps
     assemble(tx, now, schedules, [jobs, preparing, claims]).await
 }
 
-/// Which waiting jobs of an agent a snapshot contains.
+/// Selection of the waiting jobs of an agent that a snapshot contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitingJobs {
     All,
@@ -366,7 +366,8 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
 }
 
 /// Returns the runtime of the session that the job continues after a usage limit. Returns `None` if the job continues
-/// no session after a usage limit, or if it has done nothing yet and so may start with another runtime.
+/// no session after a usage limit. Also returns `None` if the job has used neither tokens nor tools: it may then start
+/// with another runtime.
 fn resumed_runtime(row: &Row) -> Result<Option<String>, StoreError> {
     let is_limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
     if !is_limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {

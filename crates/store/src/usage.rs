@@ -102,8 +102,8 @@ pub struct SpentOnJob {
 
 impl Store {
     /// Returns the usage of the quarters that start at or after `from` and before `until`. If `now` is in this period,
-    /// the result contains what running attempts have reported so far, as if they ended now; the same applies to
-    /// [`Self::spent_on_items`] and [`Self::spent_on_jobs`].
+    /// the result contains the usage that running attempts have reported so far, as if they ended now. The same applies
+    /// to [`Self::spent_on_items`] and [`Self::spent_on_jobs`].
     pub async fn spent(
         &self,
         from: Timestamp,
@@ -236,7 +236,7 @@ fn parts(usage: &JobUsage) -> impl Iterator<Item = Part<'_>> {
     std::iter::once(("", 1, other_usage, usage.assumed_usd)).chain(model_parts)
 }
 
-/// Returns the rows of a running attempt, as its end at this moment would add them.
+/// Returns the rows that a running attempt would add if it ended now.
 fn running_slots(row: &Row, now: Timestamp) -> Result<Vec<UsageSlot>, StoreError> {
     let (agent, schedule): (AgentName, Option<ScheduleName>) =
         (row.parse("agent")?, row.parse_opt("schedule")?);

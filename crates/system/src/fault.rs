@@ -1,4 +1,4 @@
-//! Faults for tests: named points in the code at which the process is killed, as by a power failure, or a task panics.
+//! Faults for tests: at a named point in the code, the process is killed, as by a power failure, or a task panics.
 //!
 //! `COWHAND_FAULT=claimed` kills the process when it reaches the point `claimed`, and `COWHAND_FAULT=claimed:3` when it
 //! reaches that point for the third time. `COWHAND_FAULT=panic:read:3` panics at the point `read` the first three

@@ -10,7 +10,7 @@ use crate::named_file::check_regular;
 /// Opens a lock file for writing, with these options, without following a link. On a disk that has become read-only, an
 /// existing file is opened for reading, so that a lock can still be checked there. On other disks the file is never
 /// opened for reading only, because some network disks can lock only files that are open for writing. Fails without
-/// blocking if a pipe or another special file is in its place.
+/// blocking if a pipe or another special file is at this path.
 pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = match options.write(true).custom_flags(flags).open(path) {

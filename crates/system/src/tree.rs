@@ -14,7 +14,7 @@ use std::vec;
 use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// Something that a walk has found.
+/// File or folder that a walk finds.
 #[derive(Debug)]
 pub struct TreeEntry<'a> {
     folder: &'a OwnedFd,
@@ -36,7 +36,7 @@ pub enum TreeStep<'a> {
     Closed(TreeEntry<'a>, io::Error),
 }
 
-/// What follows a step.
+/// Instruction to the walk after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Continue,
@@ -46,7 +46,7 @@ pub enum Next {
     Stop,
 }
 
-/// What this user wants to do with something that was found.
+/// Purpose for which this user needs access to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Read a file, or list and search a folder.
@@ -77,7 +77,7 @@ impl TreeEntry<'_> {
         Ok(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds))
     }
 
-    /// Gives this user access to a file or folder of its own. Returns whether it is accessible.
+    /// Gives this user access to a file or folder that the user owns. Returns whether the user has access now.
     pub fn make_accessible(&self, purpose: Purpose) -> io::Result<bool> {
         let (required, access) = match (self.kind, purpose) {
             (FileType::Directory, Purpose::Read) => (0o500, Access::READ_OK | Access::EXEC_OK),
@@ -91,7 +91,8 @@ impl TreeEntry<'_> {
         if about.st_mode & required == required && is_own(&about) {
             return Ok(true);
         }
-        // Another user owns it and its mode allows access, or modes do not apply to this user, for example to root.
+        // The user may already have access although the check above fails: another user owns the entry and its mode
+        // allows access, or modes do not apply to this user, for example to root.
         if rustix::fs::accessat(self.folder, self.name(), access, AtFlags::EACCESS).is_ok() {
             return Ok(true);
         }

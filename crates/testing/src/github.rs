@@ -93,7 +93,7 @@ pub struct FakeState {
     pub counted_requests: usize,
     /// Function that is called with each request before it is answered, for simultaneous actions of other users.
     pub on_request: Option<OnRequest>,
-    /// How many of the next lists of comments leave out the newest comment, as a replica that is behind does.
+    /// Number of the next lists of comments that leave out the newest comment, as the list of a delayed replica does.
     pub lag: usize,
     /// Public key of the GitHub App.
     pub app_key: Option<Vec<u8>>,

@@ -172,9 +172,8 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// Returns a command that runs as the server's user and dies with the test. If the test
-/// runs as root, the server's user is 65534 (`nobody`), because PostgreSQL refuses to run as root. Otherwise the server
-/// runs as the user of the test.
+/// Returns a command that runs as the server's user and dies with the test. If the test runs as root, the server's user
+/// is 65534 (`nobody`), because PostgreSQL refuses to run as root. Otherwise the server runs as the user of the test.
 fn as_server_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");

@@ -48,7 +48,7 @@ pub fn lives(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
 
-/// Checks whether the process has ended with all its threads; it may still wait to be reaped.
+/// Returns true if the process has ended with all its threads. The process may still wait to be reaped.
 pub fn has_ended(pid: Pid) -> bool {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let is_zombie = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default().contains(") Z");

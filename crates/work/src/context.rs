@@ -1,4 +1,5 @@
-//! What a work source gets in addition to its config: a base directory, a clock, variables, and the name of the fleet.
+//! What a work source gets in addition to its config: a base directory, a clock, variables, the directories in which
+//! sandboxed agents may write, and the name of the fleet.
 
 use std::collections::HashMap;
 use std::fmt;

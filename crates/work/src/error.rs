@@ -74,8 +74,8 @@ impl WorkSourceError {
         }
     }
 
-    /// Returns true if it is useless to try again to pass the result or release to the source: the claimant no longer
-    /// holds the item, or the source refused to release it.
+    /// Returns true if another delivery of the result or release is useless: the claimant no longer holds the item, or
+    /// the source refused to release it.
     pub fn is_claim_lost(&self) -> bool {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }

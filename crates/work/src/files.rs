@@ -42,7 +42,7 @@ struct Inner {
     clock: Clock,
     /// Warnings that were logged. Each warning is logged once.
     warned: Mutex<HashSet<Skipped>>,
-    /// Files that were read to count the files that are not items.
+    /// Files that earlier calls of [`Self::count_skipped`] have read.
     known: Mutex<KnownFiles>,
 }
 

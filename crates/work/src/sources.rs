@@ -40,8 +40,8 @@ struct CreatedSource {
 #[derive(Debug, Clone, Copy)]
 pub struct SourceOwner<'a> {
     pub agent: &'a Agent,
-    /// Schedule; `None` for the agent itself. If it is set, only its source counts; the loader has already copied the
-    /// agent's source to schedules without a source.
+    /// Schedule; `None` for the agent itself. If a schedule is set, only the source of the schedule counts: the loader
+    /// has already copied the agent's source to schedules without a source.
     pub schedule: Option<&'a Schedule>,
 }
 

@@ -331,7 +331,7 @@ fn sub_fleet(
     let path = resolve_path(loader, file, path);
     loader.fleets += 1;
     if let Some(message) = too_many(loader.fleets, &path, above) {
-        // That there are too many fleets is reported once, because each further fleet would repeat it.
+        // Report only once that there are too many fleets. Each further fleet would repeat the message.
         if loader.fleets <= MAX_FLEETS + 1 {
             loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
         }

@@ -18,8 +18,8 @@ use super::syntax;
 pub const MAX_CONFIG_BYTES: usize = 1 << 30;
 /// Number of nodes that the aliases of a file may add, however small the file is.
 const MIN_ALIAS_LIMIT: usize = 200_000;
-/// Number of bytes of a file for which its aliases may add one node. A file without aliases has at most one node for
-/// every two bytes, so aliases add at most half as many nodes as such a file can have.
+/// Number of bytes that a file needs for each node that its aliases add. A file without aliases has at most one node
+/// for every two bytes, so aliases add at most half as many nodes as such a file can have.
 const BYTES_PER_ALIASED_NODE: usize = 4;
 /// Maximum depth of nesting.
 pub const MAX_LEVELS: usize = 64;

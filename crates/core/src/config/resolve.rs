@@ -66,8 +66,8 @@ fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
     let directory = working_directory(loader, draft);
     let Some(Typed { config, partial, wrong_keys }) = typed(&checked) else {
         if loader.problems.errors() == before {
-            // The schema accepts a value that the type rejects. That is a bug of cowhand, for which the tests with
-            // random configs search. The message of serde is not shown, because it may contain a secret.
+            // The schema accepts a value that the type rejects. This is a bug in cowhand; the tests with random configs
+            // search for such bugs. The message of serde is not shown, because it may contain a secret.
             let problem = Problem::error(draft.entry, "this agent passes the schema but cannot be read");
             loader.problems.add(problem.key(draft.key.as_str()));
         }
@@ -122,8 +122,8 @@ struct Typed {
 /// still be checked.
 const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_timeout", "retention"];
 
-/// Returns the readable part of an agent, so that one error does not hide errors elsewhere: the agent without its wrong
-/// keys, or only its schedules if the agent cannot be read without these keys.
+/// Returns the readable part of an agent, so that one error does not hide errors elsewhere. The readable part is the
+/// agent without its wrong keys, or only its schedules if the agent cannot be read without these keys.
 fn typed(checked: &Checked) -> Option<Typed> {
     if checked.wrong.is_empty()
         && let Ok(config) = shape::AgentConfig::deserialize(&checked.value)
@@ -193,7 +193,7 @@ fn repair_source(owner: &mut Map<String, Json>, key: Option<&str>) -> bool {
     true
 }
 
-/// Returns a schedule without its wrong keys; none if it cannot be read without them.
+/// Returns a schedule without its wrong keys; none if the other keys are not enough to read the schedule.
 fn without<'a>(
     schedule: &Json,
     wrong: impl Iterator<Item = Option<&'a str>>,

@@ -39,7 +39,7 @@ pub(super) struct Checker<'a> {
     /// Number of steps in the path that mark everything below as secret.
     pub(super) secret: usize,
     secrets: Vec<String>,
-    /// Whether the value belongs to a key that holds an address.
+    /// True if the value belongs to a key that holds an address.
     pub(super) is_address: bool,
     addresses: Vec<String>,
     pub(super) wrong: Vec<String>,

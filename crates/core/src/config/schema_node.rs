@@ -222,9 +222,9 @@ fn is_open(schema: &Json) -> bool {
 /// Returns the kinds of value that a schema accepts.
 ///
 /// The `type` of the schema names them. A schema without `type` accepts objects if a tag distinguishes its variants,
-/// and strings if each variant is a constant. A schema with neither `type` nor variants also counts as one for strings:
-/// it has an `enum` or a `const`, or it is open. For every other union, the list is empty, and each variant has its own
-/// kinds.
+/// and strings if each variant is a constant. A schema with neither `type` nor variants also counts as a schema for
+/// strings: it has an `enum` or a `const`, or it is open. For every other union, the list is empty, and each variant
+/// has its own kinds.
 fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {
         Some(Json::String(kind)) => return vec![kind],

@@ -10,7 +10,7 @@ use url::{Url, is_scheme};
 
 pub const MASK: &str = "***";
 
-/// Checks whether a variable or key of this name may hold a secret. In doubt it returns true.
+/// Checks whether a variable or key of this name may hold a secret. In doubt, returns true.
 pub fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase().replace("AUTHORI", "AUTH").replace("AUTHOR", "");
     let parts = ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH", "WEBHOOK_UR", "CONNECTION_STRING"];

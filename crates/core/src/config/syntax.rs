@@ -89,8 +89,8 @@ fn key_before(before: &str) -> Option<&str> {
     (!key.is_empty()).then_some(key)
 }
 
-/// Returns the value at the start of `rest`. It ends at a comment or with the line, and inside `{ }` and `[ ]` at the
-/// next comma or closing bracket; a placeholder `{{ … }}` belongs to the value.
+/// Returns the value at the start of `rest`. The value ends at a comment or at the end of the line; inside `{ }` and
+/// `[ ]`, also at the next comma or closing bracket. A placeholder `{{ … }}` belongs to the value.
 fn value_of<'a>(before: &str, rest: &'a str) -> &'a str {
     let count = |characters: [char; 2]| before.matches(characters).count();
     let inside = count(['{', '[']) > count(['}', ']']);

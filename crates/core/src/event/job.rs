@@ -79,8 +79,7 @@ fn as_created(job: JobRecord) -> JobRecord {
 
 /// Returns the record at the start of an attempt. The first attempt has no session yet. A later attempt gets the
 /// current session of the job, which an earlier attempt usually began. The run starts with the first attempt that
-/// begins. The event of an attempt before that one, which never began, shows the time of the event as the start of the
-/// run.
+/// begins. In the event of an earlier attempt, which never began, the time of the event counts as the start of the run.
 fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
     let session_id = job.session_id.clone().filter(|_| attempt > 1);
     let run_started_at = job.run_started_at.filter(|start| attempt > 1 && *start <= at).or(Some(at));

@@ -58,8 +58,8 @@ impl Requeued {
         (self.reason, self.times) = (None, 0);
     }
 
-    /// Checks whether a place of the agent stays reserved for the job while it waits, so that jobs that were created
-    /// later do not start first. A job that was requeued too often does not block other jobs.
+    /// Checks whether a place of the agent stays reserved for the waiting job, so that jobs that were created later do
+    /// not start first. A job that was requeued too often does not block other jobs.
     pub fn keeps_place(&self) -> bool {
         self.reason.is_some() && self.times <= MAX_REQUEUES
     }

@@ -214,7 +214,8 @@ fn a_requeued_job_waits_longer_each_time() {
 /// Each letter of a story is one attempt. With f, g and s the attempt does not begin, because of an error (f), another
 /// error (g) or a shortage (s). With i, the daemon ends before the attempt begins. With b, the attempt begins and
 /// fails. Each character of the result belongs to one attempt: a digit is the number of requeues in a row for the same
-/// error or shortage (the end of a daemon is not counted and does not interrupt the row), `!` means that the job was requeued too often, and `-` means that the attempt began.
+/// error or shortage (the end of a daemon is not counted and does not interrupt the row), `!` means that the job was
+/// requeued too often, and `-` means that the attempt began.
 #[test]
 fn a_job_that_repeatedly_cannot_begin_fails() {
     for (story, expected) in [

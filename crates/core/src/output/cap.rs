@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 
-/// The end of a buffer, with room for a limited number of bytes. To write more is an error.
+/// The end of a buffer, with room for a limited number of bytes. Writing more is an error.
 pub(super) struct Bounded<'a> {
     pub(super) out: &'a mut Vec<u8>,
     pub(super) room: usize,

@@ -88,8 +88,8 @@ fn text_of(value: &Value) -> Option<String> {
 }
 
 /// Returns the fields of a line of a command's output, if the line has the form of Claude's result line; its `type` may
-/// be missing. Such a line is not a message of cowhand, so it is stored as plain text; but it is not text for people,
-/// even if it states no result.
+/// be missing. Such a line is stored as plain text, because it is not a message of cowhand. It does not count as an
+/// unstructured line, even if it states no result.
 fn result_line(line: &str) -> Option<Value> {
     let fields = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");

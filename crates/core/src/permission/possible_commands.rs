@@ -110,7 +110,7 @@ fn piece(word: &str) -> Piece {
     if word.contains(['$', '*', '?', '[', '~']) { Piece::Open } else { Piece::Known(word.to_owned()) }
 }
 
-/// Checks whether a command may run what it reads, as `sh` does without arguments. Not needed for a program that is
+/// Checks whether a command may run its input, as `sh` does without arguments. Returns false for a program that is
 /// [`Piece::Open`], because such a program matches every rule already.
 fn may_run_its_input(words: &[Piece]) -> bool {
     let Some(Piece::Known(program)) = words.first() else { return false };

@@ -1,7 +1,7 @@
 //! A parser for shell commands that accepts only a single plain command: one program with its arguments, which may be
-//! quoted or be file name patterns. A text is not plain if a shell would do more with it than run that program (run a
-//! second command, expand a variable, redirect, define a function), if not all shells read the text in the same way, or
-//! if the program itself runs other commands.
+//! quoted or be file name patterns. A text is not plain in three cases: a shell would do more with the text than run
+//! that program (run a second command, expand a variable, redirect, define a function); not all shells read the text in
+//! the same way; or the program itself runs other commands.
 
 use super::runner;
 

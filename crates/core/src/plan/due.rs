@@ -173,8 +173,8 @@ impl DueCheck<'_> {
     }
 
     /// Returns the time, now or later, at which the calendar lets the delay fire; none if there is no such time, or if
-    /// its time passed while the schedule was not active. A delay that was allowed to fire before its `end_at`, but did
-    /// not, fires now, as a missed due time of a cron schedule does.
+    /// the delay's own time passed while the schedule was not active. A delay that was allowed to fire before its
+    /// `end_at`, but did not, fires now, as a missed due time of a cron schedule does.
     pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
         if self.record.passed_while_off(self.schedule).is_some() {
             return None;

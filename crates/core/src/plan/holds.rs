@@ -2,7 +2,7 @@
 //! After the pause, one of them starts first: the probe. If a person disables the schedule during its pause, or before
 //! its probe has completed, jobs that the clock fired wait until the schedule is enabled; jobs for occurrences from
 //! outside wait for the pause and the probe as before. Jobs whose schedule was removed from the config wait too,
-//! because its restrictions were removed with it.
+//! because the restrictions of that schedule are not known any more.
 
 use std::collections::HashMap;
 

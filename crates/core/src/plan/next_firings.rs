@@ -14,8 +14,8 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Maximum number of due times that the search tries in a row without a result. It ends the search for an expression
-/// whose due times the calendar never allows.
+/// Maximum number of due times that the search tries in a row without a result. This limit ends the search for an
+/// expression whose due times the calendar never allows.
 pub(super) const MAX_TRIED: usize = 2_000;
 
 /// State of a fleet at one moment, from which the next firings are computed.

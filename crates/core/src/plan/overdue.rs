@@ -13,7 +13,7 @@ use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 /// Maximum number of due times that are examined after the first waiting due time.
 const MAX_COUNTED: usize = 1_000;
 
-/// Reason for which due times are missed. A daemon that stops fires nothing while it waits for running jobs.
+/// Reason why due times are missed. A daemon that stops fires nothing while it waits for running jobs.
 const NO_DAEMON: &str = "no daemon ran or the daemon was stopping";
 
 /// Due times of a cron schedule or a delay that passed while no daemon could fire them, and what the next daemon does

@@ -23,8 +23,8 @@ impl Jitter {
         if percent <= Self::MAX_PERCENT { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
     }
 
-    /// Returns the delay of a firing as a fraction of the maximum delay, from 0 to below 1. It is the same for the same
-    /// schedule and key on every machine.
+    /// Returns the delay of a firing as a fraction of the maximum delay, from 0 to below 1. The fraction is the same
+    /// for the same schedule and key on every machine.
     pub fn position(schedule: &str, key: &str) -> f64 {
         // FNV-1a, then the finisher of splitmix, so that similar inputs also differ in the high bits. A hash of the
         // standard library may change between releases; this hash must not.

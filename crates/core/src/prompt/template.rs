@@ -273,8 +273,8 @@ fn engine<'a>() -> Environment<'a> {
 }
 
 /// The filter `default`. It also replaces null and an empty text or list, because these are the values of variables for
-/// which the firing has no value, for example the assignee of an issue without an assignee.
-/// With `lax`, it also replaces `false` and 0.
+/// which the firing has no value, for example the assignee of an issue without an assignee. With `lax`, the filter also
+/// replaces `false` and 0.
 fn or_default(value: Value, default: Option<Value>, lax: Option<bool>) -> Value {
     let is_missing = value.is_undefined() || value.is_none() || value.len() == Some(0);
     if is_missing || (lax == Some(true) && !value.is_true()) {

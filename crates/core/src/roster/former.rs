@@ -49,9 +49,9 @@ impl fmt::Display for FormerName {
 }
 
 impl Roster {
-    /// Returns the possible former names of each new schedule that reads a list. They are the names of schedules with
-    /// the same trigger that are no longer in the config, of the same agent or of an agent that is no longer in the
-    /// config either. The schedule that ran last comes first.
+    /// Returns the possible former names of each new schedule that reads a list. A possible former name is the name of
+    /// a schedule that is no longer in the config and had the same trigger. That schedule belonged to the same agent,
+    /// or to an agent that is no longer in the config. The schedule that ran last comes first.
     pub fn seem_renamed(&self, known: &[ScheduleRecord]) -> Vec<(ScheduleId, Vec<FormerName>)> {
         let before: HashSet<ScheduleId> = known.iter().map(|record| record.id).collect();
         let own = self.agents.iter().flat_map(|agent| &agent.schedules);

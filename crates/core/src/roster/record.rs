@@ -86,9 +86,9 @@ impl ScheduleRecord {
         is_back
     }
 
-    /// Checks whether an active or finished schedule fires no more because its `end_at` has passed, or because it is a
-    /// delay whose time passed while it was off, even if no daemon has recorded that yet. A cron firing that waits
-    /// still runs before the schedule is finished.
+    /// Checks whether an active or finished schedule does not fire any more: its `end_at` has passed, or it is a delay
+    /// whose time passed while the schedule was off. A daemon does not need to have recorded this. A cron firing that
+    /// waits still runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);
@@ -180,7 +180,7 @@ mod tests {
                 "{case}"
             );
             assert!(record.is_finished(&once, at(21)), "{case}");
-            // It is no delay that has fired, also if a person disables it again.
+            // It does not count as a delay that has fired, even if a person disables it again.
             record.disable(DisabledBy::Person);
             assert!(!record.is_done(), "{case}");
             assert!(record.enable(at(30).into()), "{case}");
@@ -194,7 +194,7 @@ mod tests {
                 "{case}"
             );
         }
-        // It was on again before its time.
+        // The schedule was enabled again before its time.
         let mut early = record();
         early.disable(DisabledBy::Person);
         early.enable(at(5).into());

@@ -7,7 +7,7 @@ use super::{Driver, EndStatus, LifecycleEvent, TriggerConfig};
 use crate::cron::Cron;
 use crate::interval::Interval;
 
-/// What fires a trigger, with the fields that other modules need.
+/// Kind of a trigger, with the fields that other modules need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TriggerKind<'a> {
     Clock(ClockTrigger<'a>),
@@ -53,7 +53,7 @@ pub enum EventTrigger<'a> {
     /// A change of a session of an agent; without a name, of the schedule's own agent.
     Lifecycle { event: LifecycleEvent, agent: Option<&'a str> },
     /// The end of a job that does not belong to the schedule of this trigger. `id` and `schedule`, if they are set,
-    /// restrict this to jobs of the schedule with this id and this name.
+    /// restrict the trigger to jobs of the schedule with this id and this name.
     JobEnded { id: Option<Uuid>, schedule: Option<&'a str>, status: Option<EndStatus> },
 }
 

@@ -60,9 +60,9 @@ pub enum Question {
 }
 
 impl TextOrigin {
-    /// Returns the origin of the text of a firing. Returns none if trust rules do not apply to the text: for firings by
-    /// the clock or by hand, for tasks without an author, and for events of the fleet: trust in their text was
-    /// already decided for the job that caused the event.
+    /// Returns the origin of the text of a firing. Returns none if trust rules do not apply to the text: for triggers
+    /// that the clock or a person fires, for tasks without an author, and for events of the fleet. Trust in the text of
+    /// an event was already decided for the job that caused the event.
     pub fn of(trigger: &TriggerConfig, firing_context: &FiringContext) -> Option<Self> {
         match trigger.kind() {
             TriggerKind::Webhook { allow_unsigned: true, .. } => {

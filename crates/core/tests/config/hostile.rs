@@ -97,7 +97,8 @@ fn defaults_that_expand_too_much_are_refused() {
     assert!(found.iter().any(|line| line.contains("once the defaults are merged in")), "{found:?}");
 }
 
-/// Files that would take very long if every name were compared with every other, or every position searched anew.
+/// Files whose check would take very long if every name were compared with every other name, or if the search for each
+/// position began at the start of the file.
 #[test]
 fn files_with_many_mistakes_are_checked_to_the_end() {
     let schedules: Vec<String> =

@@ -108,7 +108,7 @@ fn sandboxes() {
             1,
             "needs the proxy of `kind: bubblewrap`",
         ),
-        // herdctl has its own image.
+        // Without `image`, the key `docker` means herdctl's default image.
         ("docker: {enabled: true}".to_owned(), 0, ""),
         (schedule("landlock"), 0, ""),
         (
@@ -128,7 +128,7 @@ fn sandboxes() {
         assert!(text.contains(word), "{agent}: {text}");
         assert!(!word.is_empty() || errors > 0 || text.is_empty(), "{agent}: {text}");
     }
-    // An agent that has to reach its model.
+    // This sandbox has no network, so the agent cannot reach its model.
     let loaded = load_text("agents:\n  - {name: a, sandbox: landlock}\n");
     assert_eq!(loaded.errors(), 0);
     assert!(lines(&loaded).join("\n").contains("cannot reach its model"), "{:?}", lines(&loaded));

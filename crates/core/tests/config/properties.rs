@@ -36,7 +36,7 @@ fn trees() -> impl Strategy<Value = Node> {
     })
 }
 
-/// Generates texts that look like a config, with everything that can go wrong.
+/// Generates texts that look like a config and may contain every kind of mistake.
 fn yaml_like() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "agents",
@@ -98,7 +98,7 @@ fn keys_of(schema: &Json, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// Generates trees of config keys: valid YAML, and correct or wrong in every way a config can be.
+/// Generates trees of config keys. Each tree is valid YAML; as a config, it may be correct or contain any mistake.
 fn configs() -> impl Strategy<Value = String> {
     let mut keys = BTreeSet::new();
     keys_of(&fleet_schema(), &mut keys);

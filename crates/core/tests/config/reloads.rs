@@ -1,4 +1,4 @@
-//! A load that takes unchanged fleets from the load before has the same result as a load without them.
+//! A load that takes unchanged fleets from the previous load has the same result as a load that reads all fleets.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -56,7 +56,7 @@ fn keys_of_trust_are_checked() {
 }
 
 /// Each warning names the authors, and the key to set. There is no warning if the key is set, or if the prompt does not
-/// use their text.
+/// use the text of these authors.
 #[test]
 fn prompts_with_text_of_strangers_are_reported() {
     let problems = |schedule: &str, agent: &str| {

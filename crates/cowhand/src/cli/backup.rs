@@ -42,7 +42,8 @@ impl BackupArgs {
             return Err(self.exists());
         }
         let (contents, bytes) = location.ask(async |client| {
-            // An empty database on a server is refused for this reason too; it has no tables before the first start.
+            // A PostgreSQL database is refused here, because the API does not read a database without tables: it reads
+            // an empty SQLite store instead, and would back that up.
             if client.is_alone() && uses_postgres(&location) {
                 return Err(Failure::new(Exit::Refused, StoreError::PostgresBackup.to_string()));
             }
@@ -71,7 +72,7 @@ impl BackupArgs {
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
         let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
         // Without a daemon, this process makes the backup: in the state folder or, if the state folder cannot be
-        // written, in the folder for temporary files. The backup needs space in its own folder anyway, so this folder
+        // written, in the folder for temporary files. The finished backup needs space in `folder` anyway, so `folder`
         // becomes the folder for temporary files. The error is ignored: it only means that the folder for temporary
         // files was set before.
         let _ = tempfile::env::override_temp_dir(folder);

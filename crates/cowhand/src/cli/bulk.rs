@@ -1,4 +1,4 @@
-//! For verbs that act on many jobs (`retry`, `cancel`): selects the jobs, and asks the user to confirm.
+//! Selects the jobs of verbs that act on many jobs (`retry`, `cancel`), and asks the user to confirm.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};

@@ -276,9 +276,9 @@ async fn store(
     }
     let store = Store::open(address).await.map_err(describe)?;
     let checked = async {
-        // `check_statements` prepares statements without values, so PostgreSQL infers the types of the values, and they
-        // may differ from the real ones. `check_integrity` comes first, because it runs some of these statements with
-        // values.
+        // `check_statements` prepares statements without values, so PostgreSQL infers the types of the values, which
+        // may differ from their real types. `check_integrity` comes first, because it runs some of these statements
+        // with values.
         store.check_integrity().await?;
         store.check_statements().await
     };
@@ -325,7 +325,7 @@ pub(super) async fn store_change(location: &FleetLocation, daemon_runs: bool) ->
     former.strip_prefix("; ").map(str::to_owned)
 }
 
-/// Formats the reason why a start is refused. The text advises to start the daemon of the former store, unless this
+/// Formats the reason why a start is refused. The text advises to start the daemon of the former store, unless that
 /// daemon runs.
 fn refusal_text(refusal: &FleetError, daemon_runs: bool) -> String {
     match refusal {

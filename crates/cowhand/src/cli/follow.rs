@@ -72,7 +72,7 @@ pub(super) async fn lines(
         if absence.begins_with(&problem)
             && let Ok(alone) = connection.open_store().await
         {
-            // Check the end first and read then, so that no line before the end is missed.
+            // Check the end first and then read, so that no line before the end is missed.
             let is_over = until.is_over(&alone).await;
             if pass_on(&alone, followed, &mut false).await.is_ok() && is_over {
                 return Ok(());

@@ -27,9 +27,9 @@ use cowhand_system::disk::DiskProblem;
 use cowhand_web::api::{Api, Client, Code};
 use cowhand_work::{SourceContext, WorkSources};
 
-/// Whether the reason why no daemon can start is in the output of this process.
+/// Set if this process has shown, or must not show, the reason why no daemon can start.
 static REFUSAL_IS_SHOWN: AtomicBool = AtomicBool::new(false);
-/// Whether the number of jobs that have ended and are not settled is in the output of this process.
+/// Set if this process has shown, or must not show, the number of jobs that have ended and are not settled.
 static ENDED_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Advice if no daemon runs and the config has errors.
@@ -101,8 +101,8 @@ impl FleetLocation {
         running.or_else(|| above.last().cloned()).map(|config| FleetAbove { config, runs })
     }
 
-    /// Fails if the daemon of an including fleet runs the agents of this fleet, or the daemon of a sub-fleet runs some
-    /// of them. `files` are the files of this fleet.
+    /// Fails if the daemon of a fleet that includes this fleet runs its agents, or if the daemon of a sub-fleet runs
+    /// some of them. `files` are the files of this fleet.
     pub(super) fn refuse_second_daemon(&self, files: &[PathBuf]) -> Result<(), Failure> {
         if let Some(part) = self.running_part(files) {
             let (own_config, config_option, part) =
@@ -421,7 +421,7 @@ impl Connection<'_> {
         self.is_alone().then(|| self.location.disk_problem()).flatten()
     }
 
-    /// Opens the store of the daemon, which has ended. Fails if the config names another store by now.
+    /// Opens the store that the daemon used before it ended. Fails if the config now names another store.
     pub(super) async fn open_store(&self) -> Result<Self, Failure> {
         if let Some(former) = Box::pin(self.location.former_store()).await {
             let message = format!(

@@ -14,8 +14,8 @@ use cowhand_web::api::{ApiProblem, Code, ListedJob, Page, StatusView, removed_ag
 const MAX_JOBS_SHOWN: u32 = 10;
 
 /// Shows the jobs, and the number of accepted firings without a job, of an agent or a schedule that is no longer in the
-/// config. `problem` is the answer of the API to a request for the agent or schedule. It is returned as a failure if
-/// there are no such jobs and firings, or if it is not `NotFound`.
+/// config. `problem` is the answer of the API to a request for the agent or schedule. Fails with `problem` if there are
+/// no such jobs and firings, or if `problem` is not `NotFound`.
 pub(super) async fn show(
     client: &Connection<'_>,
     agent: &AgentName,
@@ -67,7 +67,7 @@ pub(super) async fn show(
 }
 
 /// Returns the failure of a request for an agent or schedule that does not exist. `problem` is the answer of the API.
-/// If the config has errors, nobody knows whether the agent or schedule exists.
+/// If the config has errors, it is not known whether the agent or schedule exists.
 pub(super) fn missing(
     client: &Connection<'_>,
     agent: &AgentName,

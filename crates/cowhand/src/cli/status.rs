@@ -310,9 +310,9 @@ pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
     format!("{}: {}", style::styled("not in the config", style::ODD), print::one_line(&gone.sentence(), 600))
 }
 
-/// Adds lines for pending jobs whose reason no other line shows. Considers the newest `MAX_JOBS_SHOWN` pending jobs,
-/// and the next job of each agent without a free place. If several jobs wait for a place of an agent, adds only the job
-/// that gets the next place.
+/// Adds lines for pending jobs if no other line shows why they wait. Considers the newest `MAX_JOBS_SHOWN` pending
+/// jobs, and the next job of each agent without a free place. If several jobs wait for a place of an agent, adds only
+/// the job that gets the next place.
 async fn add_waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,

@@ -213,15 +213,15 @@ async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failur
 /// Number of the last event before the stop request, or the reason why it is unknown.
 type LastEvent = Result<i64, ApiProblem>;
 
-/// What the daemon answered before the stop request.
+/// Answers of the daemon before the stop request.
 pub(super) struct Before {
     last_event: LastEvent,
     /// Jobs that ran, with their agents.
     running: Vec<(JobId, AgentName)>,
 }
 
-/// Stops the daemon, waits for its end, and returns what it answered before the stop request. Returns none if no daemon
-/// ran.
+/// Stops the daemon, waits for its end, and returns the answers that it gave before the stop request. Returns none if
+/// no daemon ran.
 pub(super) fn stop(location: &FleetLocation, request: DaemonStopRequest) -> Result<Option<Before>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };

@@ -190,8 +190,8 @@ fn displayed(cell: &str, whole_ids: bool) -> &str {
     if is_id { &cell[cell.len() - 6..] } else { cell }
 }
 
-/// Cuts a text: a name in its middle, because many names have the same beginning, and a text with spaces at its end. A
-/// width below 8 is too small for a cut in the middle.
+/// Cuts a text. A name is cut in its middle, because many names have the same beginning. A text with spaces is cut at
+/// its end, and so is every text if the width is below 8, which is too small for a cut in the middle.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width || text.contains(' ') || width < 8 {
         return cut_end(text, width);

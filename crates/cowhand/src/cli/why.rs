@@ -288,7 +288,7 @@ fn describe_state(
     lines
 }
 
-/// Describes what a due time would do now, in spite of the reason in `skip_note`.
+/// Describes what would happen if the schedule were due now. The reason is in `skip_note`.
 fn result_if_due(view: &ScheduleView) -> &'static str {
     match (view.skip_note_reason, view.kind.as_str(), view.skip_until) {
         // The firing makes a job, and only the job waits.

@@ -55,7 +55,7 @@ impl AttemptTask {
     }
 }
 
-/// Makes and keeps the diff of an ended job, unless it is kept already.
+/// Makes and keeps the diff of an ended job, unless the diff is kept already.
 pub(super) async fn keep_missing(engine: &Arc<Engine>, workspace: &Workspace) -> Result<(), WorkspacesError> {
     let Some(job) = engine.store.job(workspace.job.clone()).await? else { return Ok(()) };
     let (state, ended) = (engine.home.state.clone(), job.clone());

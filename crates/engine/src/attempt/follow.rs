@@ -33,8 +33,7 @@ use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
 
 impl AttemptTask {
-    /// Follows the attempt to its end. After an error it is followed again, because the agent continues to run
-    /// meanwhile.
+    /// Follows the attempt to its end. After an error, follows the attempt again, because its agent may still run.
     pub(super) async fn follow_to_end(&mut self, rules: &Rules) -> Stage {
         let mut failures = 0;
         let mut unfollowed = Unfollowed::default();
@@ -248,7 +247,7 @@ impl AttemptTask {
         self.renew_redactor(&mut output, rules);
         let (now, job, growth) = (self.now(), self.job.clone(), self.engine.output_notifier.clone());
         let look = move |attempt: &Attempt| {
-            // Read the state before the output, so that nothing that was written before the end is missed.
+            // The state is read before the output. So if the attempt has ended, its output is complete.
             let state = attempt.state()?;
             let began = attempt.began()?;
             if began {
@@ -320,7 +319,7 @@ struct Output {
     config: Arc<Loaded>,
 }
 
-/// The state of an attempt, and its output up to that moment.
+/// The result of one look at an attempt: its state, and the output that was read after the state.
 struct Look {
     state: AttemptState,
     /// True if the agent may have been started.
@@ -329,7 +328,7 @@ struct Look {
 }
 
 impl Output {
-    /// Reads new output, and tells its readers.
+    /// Reads new output, notifies `growth` of it, and updates `output.log`.
     fn advance(&mut self, now: Timestamp, job: &Job, growth: &OutputNotifier) -> anyhow::Result<()> {
         if self.tail.advance(now)? > 0 {
             growth.notify(job.id());
@@ -371,8 +370,8 @@ const FOLLOW_BACKOFF: Backoff =
 /// Interval between two looks at an attempt that has to end and cannot be followed.
 const UNFOLLOWED_POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Minimum time from a look at an attempt to the next look that a change of the attempt's files causes. An agent that
-/// starts, prints some lines and ends causes several changes within a moment; one look then finds all of them.
+/// Minimum time between two looks at an attempt whose files change. An agent that starts, prints some lines and ends
+/// changes its files several times within a moment; one look then finds all changes.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Interval between two looks at an attempt without activity.

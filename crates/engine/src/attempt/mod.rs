@@ -1,7 +1,7 @@
 //! One attempt: from the claim of its job to its settled end.
 //!
-//! [`AttemptTask`] is the task that supervises an attempt. `run_to_end` is its path: an attempt is prepared and
-//! launched, or recovered if an earlier daemon has left it; then it is followed until it ends, and settled.
+//! [`AttemptTask`] is the task that supervises an attempt. `run_to_end` is the path of the attempt: it is prepared and
+//! launched, or recovered if an earlier daemon has left it; then it is followed to its end, and settled.
 
 mod channel;
 pub(crate) mod credentials;
@@ -62,7 +62,7 @@ pub(crate) struct AttemptTask {
     stopped: Option<StopReason>,
 }
 
-/// Message of an attempt that ran when the backup of the restored store was made, and of which nothing is left.
+/// Message of an attempt that ran when the restored backup was made, and of which no files and no processes are left.
 const LOST_BY_RESTORE: &str = "lost: the store was restored from a backup that was made while the attempt ran, and its outcome is not known";
 
 /// Longest time for which a start keeps its permit (`Engine::start_permits`) after the keeper was made.
@@ -166,7 +166,8 @@ impl AttemptTask {
         Ok(())
     }
 
-    /// If other attempts wait for a permit to start, waits until the keeper has started the agent, for a limited time.
+    /// Waits until the keeper has started the agent, as long as no permit to start is free, and for a limited time. The
+    /// start keeps its own permit meanwhile.
     async fn wait_for_agent(&self) {
         let (attempt, until) = (self.attempt(), Instant::now() + MAX_START_WAIT);
         while self.engine.start_permits.available_permits() == 0

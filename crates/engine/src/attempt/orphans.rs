@@ -1,6 +1,6 @@
-//! Orphans: attempts that still run on this node although it has no lease for them. Another node may have settled the
-//! attempt and may already run the next one, or a restored store may not know the attempt. Therefore the processes of
-//! an orphan are ended, whatever the status of the job is.
+//! Orphans: attempts that still run on this node although the node has no lease for them. Another node may have settled
+//! the attempt and may already run the next one, or a restored store may not know the attempt. Therefore the processes
+//! of an orphan are ended, whatever the status of the job is.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,8 +20,8 @@ use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::{AttemptState, StopOutcome};
 use cowhand_system::remove::is_missing;
 
-/// An attempt without a lease that still runs. Its job gets no other attempt on this node until this value is dropped,
-/// which happens when the processes of the orphan have ended or cannot be ended.
+/// An attempt without a lease that still runs. Its job gets no other attempt on this node until this value is dropped.
+/// The value is dropped when the processes of the orphan have ended or cannot be ended.
 #[derive(Debug)]
 pub(crate) struct Orphan {
     engine: Arc<Engine>,

@@ -152,7 +152,7 @@ fn state_error(state: &StateFolder, source: io::Error) -> FleetError {
     FleetError::State { folder: state.path().display().to_string(), source }
 }
 
-/// Says how many jobs have ended and are not settled; none if there are no such jobs.
+/// Returns a sentence with the number of jobs that have ended and are not settled; `None` if there are no such jobs.
 pub fn ended_sentence(count: usize) -> Option<String> {
     match count {
         0 => None,

@@ -102,8 +102,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the usage limit that the attempt reached. Returns `None` if it reached none, or if `on_limit` of the
-    /// provider is not `park`, so that the job does not wait for the end of the limit.
+    /// Returns the usage limit that the attempt reached; `None` if it reached no limit. Also returns `None` if
+    /// `on_limit` of the provider is not `park`, because the job then does not wait for the end of the limit.
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();

@@ -148,10 +148,10 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the settlement of an attempt that was settled before, if the store does not know that because a backup
-    /// was restored. Such an attempt has ended, and its folder or its raw output has been removed. If the outcome files
-    /// do not contain its outcome, returns a lost settlement with the time of the ending, or `None` if the folder of
-    /// the attempt is missing too.
+    /// Returns the earlier settlement of an attempt that the store has as not settled because a backup was restored.
+    /// Such an attempt has ended, and its folder or its raw output has been removed. If the outcome files do not
+    /// contain its outcome, returns a lost settlement with the time of the ending, or `None` if the folder of the
+    /// attempt is missing too.
     pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
         let (attempt, job, number) = (self.attempt(), self.job.id().clone(), self.job.attempts());
         let ending = if is_missing(attempt.folder()) {

@@ -90,8 +90,8 @@ impl AttemptTask {
     }
 }
 
-/// Variables with paths of this machine. A container does not get them unless the config sets them, because its image
-/// has its own values.
+/// Variables with paths of this machine. A container gets them only if the config sets them, because the image has its
+/// own values.
 const HOST_VARIABLES: [&str; 6] =
     ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
 
@@ -115,7 +115,7 @@ fn git_config(plan: &SandboxPlan, environment: &HashMap<String, String>) -> Opti
 }
 
 /// Sets the proxy variables. Requests to loopback do not use the proxy, so they stay inside the sandbox. But if the
-/// config allows a host on the loopback of this machine, they use the proxy, which reaches that host.
+/// config allows a host on the loopback of this machine, requests to loopback use the proxy, which reaches that host.
 fn set_proxy_variables(plan: &SandboxPlan, environment: &mut HashMap<String, String>) {
     let reaches_loopback = match &plan.network {
         NetworkAccess::Hosts(hosts) => hosts.iter().any(|host| {

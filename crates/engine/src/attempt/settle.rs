@@ -112,7 +112,7 @@ impl AttemptTask {
     }
 
     /// Leaves a folder for the next start of the daemon, which requeues the job. Without a folder, a daemon whose store
-    /// was restored from a backup could not tell this attempt from one that ended after the backup.
+    /// was restored from a backup could not distinguish this attempt from an attempt that ended after the backup.
     async fn mark_not_begun(&self) {
         if let Err(error) = self.attempt().on_blocking_thread(Attempt::make_folder).await {
             warn!(job = %self.job.id(), "cannot make the folder of an attempt that never began: {error}");

@@ -24,7 +24,8 @@ pub(super) struct ReportedUsage {
     breach: Option<(Breach, Instant)>,
 }
 
-/// Time that an agent over its budget still gets if it has given its result, because it is about to end by itself.
+/// Time that an agent over its budget still gets after its result. An agent that has given its result is about to end
+/// by itself.
 const OVER_BUDGET_GRACE: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
@@ -67,8 +68,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns a breach if tokens have no price although dollars are limited, for agents that report their usage while
-    /// they run.
+    /// Returns a breach if dollars are limited and the used tokens have no price. Returns `None` for agents that report
+    /// no tokens while they run.
     fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
         let reports_tokens =
             matches!(self.usage_reporting()?, UsageReporting::Continuous | UsageReporting::TokensContinuous);

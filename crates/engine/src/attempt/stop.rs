@@ -159,7 +159,7 @@ impl AttemptTask {
 
     /// Asks the keeper to end the attempt. With `without_grace`, the keeper is asked a second time, which ends the
     /// grace period. A keeper that cannot be asked, or does not end the attempt in time, is killed with its processes,
-    /// because neither the job nor a waiting caller may depend on it.
+    /// because neither the job nor a waiting caller may depend on the keeper.
     async fn stop(
         &mut self,
         reason: StopReason,

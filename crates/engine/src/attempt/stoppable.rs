@@ -63,8 +63,8 @@ impl Stoppable {
     }
 
     /// Runs the preparation to its end, and sets the flag if the preparation has to end early. The preparation is not
-    /// dropped, because its commands have to end first. After the timeout, its result does not count, because its
-    /// commands may have failed because of the timeout.
+    /// dropped, because its commands have to end first. After the timeout, its result does not count: the timeout may
+    /// be the reason why a command failed.
     pub(super) async fn to_end<T>(
         &self,
         prepare: impl Future<Output = Result<T, StartError>>,

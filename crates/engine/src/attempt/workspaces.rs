@@ -310,7 +310,7 @@ fn look_later(engine: &Engine, job: &JobId, error: StoreError) {
     }
 }
 
-/// Records whether a workspace is finished. If it is not, it stays, and the daemon tries again.
+/// Records whether a workspace is finished. An unfinished workspace stays, and the daemon tries again.
 fn note(engine: &Engine, job: &JobId, result: Result<(), WorkspacesError>) {
     let Err(why) = result else { return engine.unfinished.finish(job) };
     let reason = redactor_over(&engine.loaded(), None).redact(&why.to_string()).into_owned();

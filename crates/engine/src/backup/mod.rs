@@ -73,7 +73,7 @@ fn add_outputs(path: &Path, outputs: Option<&Path>) -> anyhow::Result<File> {
     let mut backup = BackupFile::open(path)?;
     backup.add_table()?;
     if let Some(outputs) = outputs {
-        // A job that was created after the copy of the store was made has output, too. It is not part of the backup.
+        // The output of a job that is not in the copy of the store is not part of the backup.
         let jobs = backup.known_rows()?.jobs;
         backup.begin()?;
         for entry in files::entries(outputs)? {

@@ -34,8 +34,8 @@ pub struct Restored {
     pub revoked_tokens: anyhow::Result<Vec<String>>,
 }
 
-/// Replaces the store with the backup `from`, and makes the output files of jobs match it. The caller must hold the
-/// lock of the state folder. If the backup is not valid, nothing is changed.
+/// Replaces the store with the backup `from`, and makes the output files of jobs match the backup. The caller must hold
+/// the lock of the state folder. If the backup is not valid, nothing is changed.
 pub async fn restore(from: &Path, state: &StateFolder, now: Timestamp) -> anyhow::Result<Restored> {
     let copy = beside(&state.database(), ".restore");
     let restored = restore_by(&copy, from, state, now).await;

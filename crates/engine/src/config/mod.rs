@@ -128,7 +128,7 @@ pub struct FromDisk {
     /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead if
     /// they existed.
     pub files: Vec<PathBuf>,
-    /// The subset of `files` that can change the config of this fleet, as they were just before they were read.
+    /// The subset of `files` that can change the config of this fleet, each with its state just before it was read.
     pub watched: Vec<WatchedFile>,
     /// Names of the variables that the config names as secrets.
     pub named: Vec<String>,

@@ -20,12 +20,12 @@ use tracing::warn;
 /// several times.
 const CHANGE_SETTLES_AFTER: Duration = Duration::from_millis(200);
 
-/// A file that can change the config, and its state just before the loader tried to read it. Files that the loader does
-/// not read have their state at the load.
+/// A file that can change the config, and its state just before the loader tried to read it. If the loader does not
+/// read the file, the state is that at the time of the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedFile {
     path: PathBuf,
-    /// None if the file did not exist.
+    /// `None` if the file did not exist.
     state: Option<FileState>,
 }
 
@@ -107,7 +107,7 @@ fn folders_between(root: &Path, file: &Path) -> Vec<PathBuf> {
 /// Largest number of symbolic links that are followed for a file; the limit of the system.
 const MAX_LINKS: usize = 40;
 
-/// The symbolic links that were read, by their paths; `None` for a path that is no link.
+/// The targets of the symbolic links that were read, by the paths of the links; `None` for a path that is not a link.
 #[derive(Default)]
 struct Links(HashMap<PathBuf, Option<PathBuf>>);
 
@@ -131,7 +131,7 @@ impl Links {
         paths
     }
 
-    /// Returns the path to which a link leads; `None` if the path is no link.
+    /// Returns the path to which a link leads; `None` if the path is not a link.
     fn target(&mut self, path: &Path) -> Option<PathBuf> {
         let read = || Some(path.parent()?.join(fs::read_link(path).ok()?));
         self.0.entry(path.to_owned()).or_insert_with(read).clone()

@@ -74,8 +74,8 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        // An entry that cannot be written stays due, so the wait has a limit. This limit includes the time for which
-        // the store has not answered already.
+        // An entry that cannot be written stays due, so the wait has a limit. If the store has not answered for some
+        // time already, that time counts towards this limit.
         let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.unanswered_time().unwrap_or_default());
         let (outbox, hooks) =
             tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));

@@ -175,8 +175,8 @@ impl Daemon {
         let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
             // The heartbeat precedes the plan, so that leases that expired during a suspension of the machine are
-            // renewed before the plan settles their jobs as lost. Both use the same time, so that the same holds for a
-            // suspension between them.
+            // renewed before the plan settles their jobs as lost. Both use the same time, so a suspension between them
+            // has no effect.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;

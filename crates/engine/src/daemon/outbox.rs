@@ -75,7 +75,7 @@ impl Outbox {
             if due.is_empty() {
                 break;
             }
-            // In parallel, so that a source that does not answer does not delay the others.
+            // In parallel, so that a source that does not answer does not delay the other deliveries of this group.
             try_join_all(due.into_iter().map(|entry| self.deliver(entry))).await?;
         }
         for held in store.items_to_renew(self.in_future(CLAIM_VALID_FOR / 2)).await? {
@@ -160,8 +160,8 @@ impl Outbox {
         }
     }
 
-    /// Returns the current id of the item, because a person may have renamed it meanwhile. Its failures are moved to
-    /// the new id before it is offered again.
+    /// Returns the current id of the item, which a person may have renamed meanwhile. The failures of a renamed item
+    /// are moved to its new id, before the item is offered again.
     async fn current_id(
         &self,
         source: &dyn WorkSource,
@@ -256,7 +256,7 @@ async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(),
     let id = &held.item.id;
     let is_claimed =
         |item| source.stated_claimant(item).is_some_and(|claimant| claimant.holder == held.holder);
-    // A source whose items do not show their claim has to check this itself.
+    // If the items of a source do not show their claim, the source itself has to check whether the work is new.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }

@@ -158,8 +158,9 @@ struct TickContext<'a> {
 }
 
 impl TickContext<'_> {
-    /// Plans the agents. If an agent has a long queue, a snapshot with its oldest jobs is enough to fill its places. If
-    /// a place stays free, because these jobs wait for something else, a plan with all its jobs follows.
+    /// Plans the agents. If an agent has many pending jobs, the first snapshot contains only the oldest of them,
+    /// because these usually fill its places. If a place stays free, because these jobs wait for something else, the
+    /// agents are planned again with all jobs.
     async fn plan(self, agents: &[AgentName], uptime: &Uptime) -> Result<Vec<(AgentName, Plan)>, StoreError> {
         let Self { store, roster, now, .. } = self;
         let waiting = WaitingJobs::to_fill_places(roster, agents);

@@ -17,8 +17,8 @@ use crate::view::Views;
 use cowhand_system::fault;
 use cowhand_system::panic;
 
-/// Minimum time from the beginning of a write to the beginning of the next write that a change causes. A change after a
-/// longer time is written at once. A delayed `state.yaml` and the last write do not wait for this time.
+/// Minimum time from the beginning of a write to the write of the next change. A change after a longer time is written
+/// at once. A delayed `state.yaml` and the last write do not wait for this time.
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The task that writes the views. It ends when this value is dropped.

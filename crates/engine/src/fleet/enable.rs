@@ -49,9 +49,8 @@ impl Fleet {
         Ok(was_on)
     }
 
-    /// Finds a schedule. If its trigger fails, or the schedule has stopped because of an error, reads the config and
-    /// `.env` again first, because a person may have just corrected them, and changes of files are noticed with a
-    /// delay.
+    /// Finds a schedule. If its trigger fails, or the schedule has stopped because of an error, first reads the config
+    /// and `.env` again: a person may have just corrected them, and the daemon notices changes of files with a delay.
     async fn find_with_current_files(
         &self,
         agent: &AgentName,

@@ -68,7 +68,7 @@ pub async fn find_item(
 fn selecting_names(queue: Queue, scope: ItemScope<'_>) -> NeededNames {
     // If the request already names an agent, only the name of a queue can select one of the queues. `needed` considers
     // only the queues of the config. If it is empty, the other queue that has an item with this id was removed from the
-    // config, and the name of this queue is necessary too.
+    // config. The request then has to name this queue.
     if scope.agent.is_some() || queue.needed.is_empty() {
         return NeededNames { agent_needed: None, queue_needed: Some(queue.name) };
     }

@@ -94,8 +94,8 @@ pub enum AgentSource {
     Given(Roster),
 }
 
-/// A fleet that runs in this process. It holds the lock of the state folder until it has ended and is dropped. If it is
-/// dropped earlier, it leaves its agents to their keepers.
+/// A fleet that runs in this process. It holds the lock of the state folder until it has ended and is dropped. A fleet
+/// that is dropped before its end leaves its agents to their keepers.
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
@@ -449,7 +449,7 @@ impl Fleet {
         self.reloads.subscribe()
     }
 
-    /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
+    /// Applies a config in the store and in this process, or in neither, even if this future is dropped before its end.
     /// Returns a note about each `adopt` that names a schedule that the store does not know.
     async fn apply(
         &self,

@@ -74,8 +74,8 @@ pub struct JobChanges {
 }
 
 impl TriggerRequest {
-    /// Refuses values that no prompt uses: only the prompt of a `manual` schedule has names for them, and a prompt that
-    /// a person gives is used literally. Also refuses values for names that cowhand sets itself.
+    /// Refuses values that no prompt uses. Only the prompt of a `manual` schedule has names for values, and a prompt
+    /// that a person gives is used literally. Also refuses values for names that cowhand sets itself.
     fn check_values(&self, agent: &Agent, schedule: Option<&Schedule>) -> Result<(), FleetError> {
         if self.values.is_empty() {
             return Ok(());

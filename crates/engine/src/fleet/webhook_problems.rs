@@ -11,7 +11,7 @@ use crate::context::Engine;
 use crate::loaded::Loaded;
 use cowhand_store::StoreError;
 
-/// Beginning of the note, by which it is recognised when it has to be removed.
+/// Beginning of the note. A note with this beginning is removed when the webhook has no problem any more.
 const UNSIGNED_NOTE: &str = "its deliveries are refused, because no secret is set";
 
 pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreError> {

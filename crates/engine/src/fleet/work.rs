@@ -78,9 +78,9 @@ impl Fleet {
         }
     }
 
-    /// Releases an item in one of four states: a person holds it, its result is undelivered, its source shows it as
-    /// claimed although nobody in this fleet holds it, or it was given up. Resets the count of its failures to zero. An
-    /// item that its source no longer has is removed from the store.
+    /// Releases an item, and resets the count of its failures to zero. The item can be in one of five states: a person
+    /// holds it, its result is undelivered, its source shows a claim although nobody in this fleet holds the item, it
+    /// was given up, or it is available already. An item that its source no longer has is removed from the store.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -307,7 +307,7 @@ impl Fleet {
         with_timeout(SOURCE_CHANGE_TIMEOUT, change).await.map_err(|error| error.of_queue(&queue.name))
     }
 
-    /// Requests early retries of results that could not be delivered and whose items are in the queue again.
+    /// Requests an early retry of each undelivered result whose item is in the queue again.
     pub async fn retry_undelivered(&self, queue: &Queue) -> Result<(), WorkSourceError> {
         self.engine.retry_undelivered(&queue.name, queue.source.as_ref()).await
     }
@@ -352,8 +352,8 @@ impl Fleet {
         Ok(Claimant { fleet: self.store().fleet_id().await?, holder, until: now })
     }
 
-    /// Finds an item. If no queue has it but the store has failures of it, deletes the failures, so that nobody is
-    /// advised to try it again, and returns [`FleetError::ItemForgotten`].
+    /// Finds an item. If no queue has the item but the store has its failures, deletes the failures and returns
+    /// [`FleetError::ItemForgotten`]. Without the failures, nobody is advised to try the item again.
     async fn find_or_forget(
         &self,
         id: &WorkItemId,

@@ -60,7 +60,7 @@ fn text(locations: &MetadataLocations<'_>) -> Result<Vec<u8>, NotOpened> {
     }
 }
 
-/// Reads a file that is outside of the agent's directory, as the config names it.
+/// Reads a metadata file for which the config names a path outside of the agent's directory.
 fn read_outside(locations: &MetadataLocations<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
     let file = locations.directory.join(file);
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {

@@ -123,7 +123,7 @@ impl Request {
     }
 }
 
-/// Builds a client that connects only to these addresses, whatever the request names.
+/// Builds a client that connects only to these addresses, whatever host the request names.
 fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
     http::connect_only_to(http::client_builder().user_agent(http::USER_AGENT), addresses).build()
 }
@@ -155,8 +155,8 @@ async fn reply(mut response: Response) -> Result<Reply, RequestError> {
     Ok(Reply { status, retry_after, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
-/// Describes an error without the URL, which may contain a secret, and with its cause, which is more precise than
-/// "error sending request".
+/// Describes an error with its innermost cause, because the error itself may state only "error sending request". The
+/// URL is left out, because it may contain a secret.
 fn error_text(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;

@@ -1,5 +1,5 @@
 //! Hooks that are shell commands. Each hook has a keeper, like an attempt. The keeper ends the hook with all its
-//! processes when its time is over, even while no daemon runs, and records how the hook ended.
+//! processes when the time of the hook is over, even while no daemon runs, and records how the hook ended.
 
 use std::fs;
 use std::io;
@@ -114,13 +114,13 @@ fn to_millis(timeout: Duration) -> u64 {
 }
 
 /// Follows a hook to its end. If its state cannot be read, for example because the daemon has no file descriptors left,
-/// it is read again, because the hook continues to run meanwhile.
+/// the state is read again later, because the hook may still run.
 async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookResult {
     let wake = engine.watch.folder(attempt.folder());
     let limits = attempt.start().ok().and_then(|start| start.limits);
     let limit = limits.map_or_else(|| to_millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
-    // The keeper ends the hook in time. The daemon checks the limit only for a keeper that cannot do that. So the
+    // Usually the keeper ends the hook in time. The daemon checks the limit only because a keeper may hang. So the
     // daemon may count the time from now, also after a restart.
     let since = engine.clock.moment();
     let mut is_killed = false;

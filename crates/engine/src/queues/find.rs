@@ -112,8 +112,8 @@ impl<'r> QueueAgents<'r> {
         self.0.get(queue).into_iter().flat_map(|(_, agents)| agents.iter().copied().cloned()).collect()
     }
 
-    /// Returns the names that a request about an item of this queue has to give, because other queues may have an item
-    /// with the same id: an agent that has none of the other queues, or else the queue.
+    /// Returns the names that a request about an item of this queue has to give if other queues can have an item with
+    /// the same id: an agent that has none of the other queues or, if there is no such agent, the queue.
     pub(crate) fn needed_for(&self, queue: &str) -> NeededNames {
         let Some((source_type, agents)) = self.0.get(queue) else { return NeededNames::default() };
         let others =

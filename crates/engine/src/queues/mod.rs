@@ -382,9 +382,9 @@ impl ItemRows {
 }
 
 impl Queue {
-    /// Describes an item. A row of the store has precedence over a list from outside, which may be out of date. A
-    /// given-up item whose failure was reported to the source, and that the source offers again, is available, because
-    /// a person has put it back.
+    /// Describes an item. A row of the store has precedence over a list from outside, which may be out of date. If the
+    /// source has received the failure of a given-up item and offers the item again, the item is available, because a
+    /// person has put it back.
     pub fn view(&self, item: WorkItem, status: ItemStatus, rows: &ItemRows) -> ItemView {
         let row = rows.held.iter().find(|held| held.item.id == item.id);
         let row =
@@ -440,7 +440,7 @@ impl Queue {
         self.find(id, &ItemRows::read(store).await?).await.map_err(|error| error.of_queue(&self.name))
     }
 
-    /// Returns the items that this fleet holds, each as a request for one item returns it.
+    /// Returns the items that this fleet holds. Each item is read as for a request for one item.
     async fn find_held(&self, rows: &ItemRows) -> Result<Vec<ItemView>, WorkSourceError> {
         let mut views = Vec::new();
         for held in &rows.held {

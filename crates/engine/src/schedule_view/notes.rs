@@ -420,8 +420,8 @@ pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`
 /// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
-// Notes that are stored with a firing that was skipped by its trigger, its `filter`, or the limit of schedules that
-// trigger each other.
+// Notes of firings that were skipped: because of the trigger, because of its `filter`, or because too many schedules
+// have triggered each other in a row.
 pub(crate) const BY_EVENTS: &str = "its `events` rejected it";
 pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` rejected it";
 pub(crate) const BY_FILTER: &str = "its `filter` rejected it";

@@ -1,5 +1,5 @@
-//! The secrets with which processes were started. They are kept in the folder of an attempt until it is settled,
-//! because a later daemon may have to mask the output, and its config may have other values by then.
+//! The secrets with which processes were started. They are kept in the folder of the attempt until the attempt is
+//! settled. A later daemon may have to mask the output, and the config may have other values by then.
 
 use std::io;
 

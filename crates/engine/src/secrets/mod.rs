@@ -19,10 +19,14 @@ use crate::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_work::SourceContext;
 
-/// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
-/// config names as secrets, or that have a secret name; passwords in addresses, also in those of the config; the keys
-/// that sign deliveries; and the headers and secrets of MCP servers, hooks and the trace collector, from the config or
-/// from variables. `agent` is an additional agent, which need not be in the config.
+/// Returns the redactor for all secrets of the fleet, whichever agent uses them:
+///
+/// - values of variables that the config names as secrets, or that have a secret name
+/// - passwords in addresses, in variables and in the config
+/// - keys that sign deliveries
+/// - headers and secrets of MCP servers, hooks and the trace collector, in variables and in the config
+///
+/// `agent` is an additional agent, which need not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let known = Redactor::clone(&redactor(loaded));
     // Only the secrets of `agent` are searched for here. The cost of a job must not depend on the number of agents, and
@@ -91,8 +95,8 @@ fn redactor_of(fleet: &SecretInputs<'_>) -> Redactor {
     Redactor::of(configured.chain(in_urls).chain(fleet.earlier.iter().cloned()).collect())
 }
 
-/// Returns the secrets of agents: those in the variables that they get, the keys that sign deliveries to their
-/// schedules, and those that they send to their MCP servers and hooks.
+/// Returns the secrets of agents: the secrets in their variables, the keys that sign deliveries to their schedules, and
+/// the secrets that they send to their MCP servers and hooks.
 fn secrets_of<'a>(agents: impl IntoIterator<Item = &'a Agent>) -> Vec<String> {
     agents.into_iter().flat_map(secrets_of_agent).collect()
 }
@@ -126,7 +130,7 @@ fn in_variable(name: &str, value: String) -> Vec<String> {
     secrets
 }
 
-/// Returns the variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
+/// Returns the variables of an agent, of its container, of its fallbacks and of its MCP servers.
 fn variables_of(agent: &Agent) -> Vec<(String, String)> {
     let container = agent.container_env.clone();
     let others = agent.fallbacks.iter().flat_map(|other| other.env.clone());

@@ -1,5 +1,5 @@
-//! The secrets that this process knows: those of its environment, and of every config that it has loaded. The log and
-//! the messages of verbs are masked with them, so that a line about a file or a command cannot show a secret.
+//! The secrets that this process knows: the secrets in its environment, and in every config that it has loaded. They
+//! are masked in the log and in the messages of verbs, so that a line about a file or a command cannot show a secret.
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 

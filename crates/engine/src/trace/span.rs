@@ -217,9 +217,10 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     span
 }
 
-/// Builds the span from the end of the job to the time of `event`, if the event reports that the result of its work
-/// item was reported or dropped, or that the item was released. Returns `None` for other events, and if the job has not
-/// ended. The span is sent separately from the trace, because a work source may be unavailable for hours.
+/// Builds the span from the end of the job to the time of `event`, if the event states what happened to the work item
+/// of the job: its result was reported or dropped, or the item was released. Returns `None` for other events, and if
+/// the job has not ended. The span is sent separately from the trace, because a work source may be unavailable for
+/// hours.
 pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
     let ended = JobRecord::from(history.job.clone()).finished_at?;
     let (item, action, outcome) = match &event.fact {

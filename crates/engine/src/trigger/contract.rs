@@ -14,8 +14,8 @@ const MID_WORK_AFTER: Duration = Duration::from_millis(20);
 
 /// Panics if a strategy does not stop at a shutdown. A shutdown is a signal, or the drop of its sender.
 ///
-/// - A call after the shutdown has to return an empty list within five seconds, also if it is repeated, and whether or
-///   not the receiver has seen the signal.
+/// - A call after the shutdown has to return an empty list within five seconds. This also applies to repeated calls,
+///   and to a receiver that has not seen the signal yet.
 /// - A call that waits at the shutdown has to return an empty list within the same time, even if tasks arrive at the same
 ///   moment.
 ///

@@ -1,5 +1,5 @@
-//! Turns an occurrence of a trigger into a firing, for all kinds of triggers. The callers record due times for which
-//! the planner makes no job, and deliveries that the trigger does not accept.
+//! Turns an occurrence of a trigger into a firing, for all kinds of triggers. Some occurrences are recorded without
+//! this module: due times for which the planner makes no job, and deliveries that the trigger does not accept.
 
 use cowhand_core::firing;
 use cowhand_core::policy::ClosedBy;

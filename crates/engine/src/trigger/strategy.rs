@@ -33,7 +33,7 @@ pub trait TriggerStrategy: Send + Sync {
     }
 }
 
-/// *What* a schedule fires for: a source makes the requests to the outside, and does not know timing.
+/// *What* a schedule fires for: a source makes the requests to the outside, and is not responsible for timing.
 #[async_trait]
 pub trait TaskSource: Send + Sync {
     /// Returns everything that exists now, the oldest first. The future is dropped when the fleet stops, or when the

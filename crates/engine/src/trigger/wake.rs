@@ -1,5 +1,5 @@
-//! The signals that tell strategies about a change in a repository that they poll, and the minimum interval between two
-//! wakes of a schedule that takes work from a repository.
+//! Wakes after a change in a repository: the signals to the strategies that poll the repository, and the times of the
+//! wakes of schedules that take work from the repository.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -2,8 +2,8 @@
 //!
 //! They are views, which are never read back. If the event log has a change of a job, `jobs/<id>.yaml` and `state.yaml`
 //! are written again from the store; `output.log` is a view of the job's JSONL (see [`output`]). If a job was pruned or
-//! deleted according to the log, all its files are removed here, including files that an interrupted prune, or a prune
-//! on another machine, left.
+//! deleted according to the log, all its files are removed here, including files that an interrupted prune or a prune
+//! on another machine has left.
 
 pub mod line;
 pub mod output;

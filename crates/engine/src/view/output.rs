@@ -45,7 +45,7 @@ impl OutputLog {
     }
 
     /// Appends the lines of the JSONL that the log does not contain, or writes the log from the beginning if that is
-    /// not possible. Without a JSONL it does nothing.
+    /// not possible. Does nothing if there is no JSONL.
     pub(crate) fn catch_up(&mut self) -> io::Result<()> {
         let jsonl = match File::open(&self.jsonl) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

@@ -36,8 +36,8 @@ const LARGE_FILE: usize = 64 << 10;
 /// Pause after a write of a large file, for each KiB. A file for 10,000 schedules is written about every 4 seconds
 /// while schedules fire, and takes less than a thousandth of a processor.
 const PAUSE_PER_KIB: Duration = Duration::from_micros(2_500);
-/// Time from a change to the write of a large file. So, if the change is the start of a job, the write does not delay
-/// the start, and the file also shows the end of a short job.
+/// Time from a change to the write of a large file. If the change is the start of a job, the write then does not slow
+/// down that start, and one write shows both the start and the end of a short job.
 const CHANGE_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize)]

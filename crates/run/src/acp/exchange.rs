@@ -23,8 +23,8 @@ use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
 pub(super) const PROMPT_METHOD: &str = "session/prompt";
 
-/// Timeout for the answer of a cancelled turn. Together with [`CANCELLED_EXIT_TIMEOUT`] it is shorter than the grace
-/// period that the keeper gives the client.
+/// Timeout for the answer of a cancelled turn. The sum of this timeout and [`CANCELLED_EXIT_TIMEOUT`] is shorter than
+/// the grace period that the keeper gives the client.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for the agent's exit after a cancelled turn.
 const CANCELLED_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub(super) struct Exchange {
     ask_fleet: Option<AskFleet>,
     /// Requests of the agent that wait for a decision of the fleet.
     pending: JoinSet<(PermissionRequest, PermissionVerdict)>,
-    /// The same requests, so that they can be answered if the turn is cancelled.
+    /// Copies of these requests, so that the client can answer them if the turn is cancelled.
     waiting: Vec<PermissionRequest>,
     signals: [Signal; 2],
     requests_sent: u64,

@@ -57,7 +57,7 @@ impl PermissionJudge {
     pub(super) fn update_call(&mut self, call: &Value) -> ToolFacts {
         let stated = ToolFacts::read(call);
         if let Some(known) = self.calls.iter_mut().find(|known| known.id == stated.id) {
-            // A name or a kind that was stated once is kept.
+            // The first name and the first kind that the agent states are kept.
             known.name = known.name.take().or(stated.name);
             known.kind = known.kind.take().or(stated.kind);
             known.title = stated.title.or(known.title.take());
@@ -197,7 +197,7 @@ impl ToolFacts {
 }
 
 /// Returns the input of a tool call, which a person sees in an ask. If the agent states no input, returns the title,
-/// the locations and the content of the call instead. No rule uses these facts as an input.
+/// the locations and the content of the call instead. No permission rule reads a command from these three fields.
 pub(super) fn input_of(call: &Value) -> Value {
     let stated = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
     if let Some(input) = stated("rawInput") {

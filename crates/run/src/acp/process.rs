@@ -96,8 +96,8 @@ impl AgentProcess {
         }
     }
 
-    /// Closes the agent's input, which asks the agent to exit. If the agent does not exit within `timeout`, its process
-    /// group gets SIGTERM, and then SIGKILL. In an attempt, the keeper ends the remaining processes.
+    /// Asks the agent to exit by closing its input. If the agent does not exit within `timeout`, its process group gets
+    /// SIGTERM, and then SIGKILL. In an attempt, the keeper ends the remaining processes.
     pub(super) async fn shut_down(mut self, timeout: Duration) {
         self.frame_sender = None;
         // An agent whose output is not read may not be able to exit.

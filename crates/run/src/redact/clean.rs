@@ -1,9 +1,10 @@
 //! A fast check that a text contains no secret. Almost all output contains none, and the exact search is slow, because
 //! it also searches the text without invisible characters and with JSON's escapes resolved.
 //!
-//! The check is one pass over the text as it is. This is enough because only plain text passes it: text without
-//! invisible characters, in which every escape stands for a line feed, a tab, a quote, a slash or a backslash. A secret
-//! in such a text can be written in several ways, but its parts between these five characters are always the same.
+//! The check is one pass over the unchanged text. One pass is enough because only plain text passes the check: text
+//! without invisible characters, in which every escape stands for a line feed, a tab, a quote, a slash or a backslash.
+//! A secret in such a text can be written in several ways, but its parts between these five characters are always the
+//! same.
 
 use std::sync::{Arc, LazyLock};
 
@@ -69,7 +70,7 @@ impl Finder {
     }
 }
 
-/// Returns the longest part without [`ESCAPABLE_CHARACTERS`]. It may be empty; then no text is clean.
+/// Returns the longest part without [`ESCAPABLE_CHARACTERS`]. If that part is empty, no text is clean.
 fn longest_part(pattern: &str) -> &str {
     pattern.split(ESCAPABLE_CHARACTERS).max_by_key(|part| part.len()).unwrap_or_default()
 }
@@ -143,7 +144,7 @@ mod tests {
         assert!(!redactor.is_clean(b"not UTF-8 \xff"));
     }
 
-    /// Many secrets need another finder than few.
+    /// For many secrets, another kind of finder is used than for few.
     #[test]
     fn every_one_of_many_secrets_is_found() {
         for count in [1, 5, 20, 60, 200, 1_000] {

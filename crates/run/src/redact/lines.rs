@@ -16,8 +16,8 @@ const LINE_PREFIX_CHARACTERS: &[u8] = b" \t+->|";
 /// Maximum number of these characters. An indentation of spaces and tabs may be longer.
 const MAX_LINE_PREFIX_CHARACTERS: usize = 8;
 
-/// The line of a secret with which the last line of output ended; `None` if it did not end with one. The next line of
-/// output may then be the next line of that secret.
+/// The line of a secret with which the last line of output ended; `None` if that output did not end with a line of a
+/// secret. The next line of output may be the next line of that secret.
 #[derive(Debug, Clone, Default)]
 pub struct OpenSecret(Option<String>);
 
@@ -28,7 +28,7 @@ impl OpenSecret {
     }
 }
 
-/// For each line of a secret, the lines that follow it in a secret and that are masked only after it.
+/// Map from a line of a secret to the lines that are masked only where they directly follow that line.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Following(BTreeMap<String, BTreeSet<String>>);
 

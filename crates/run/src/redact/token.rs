@@ -22,7 +22,7 @@ const fn is_part(byte: u8) -> bool {
 
 /// Returns the ranges of all tokens, ordered by position.
 pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
-    // To build the finder takes longer than to search a line.
+    // Building the finder takes longer than searching a line.
     static FINDER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("cow"));
     let mut found: Vec<Range<usize>> = Vec::new();
     for start in FINDER.find_iter(text) {
@@ -41,7 +41,7 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the position from which the end of a text may be an unfinished token; `None` if it cannot be.
+/// Returns the position at which an unfinished token may begin at the end of a text; `None` if there is none.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let run = bytes.iter().rev().take(MAX_TOKEN_BYTES).take_while(|byte| is_part(**byte)).count();

@@ -16,7 +16,7 @@ struct Level {
     whole: usize,
 }
 
-/// A text with one level of escapes resolved, with two, and so on.
+/// Versions of a text: with one level of escapes resolved, with two levels resolved, and so on.
 pub(super) struct Unescaped(Vec<Level>);
 
 impl Unescaped {

@@ -1,8 +1,8 @@
 //! The runtime `codex`: `codex exec --json`.
 //!
-//! Its lines report items that start and complete. A tool call is one item and becomes two messages. Codex calls a
-//! session a thread. The usage at the end of a turn is the usage of the whole thread, and a forked thread includes the
-//! usage of its origin, so the usage before this attempt is subtracted.
+//! The lines of Codex report items that start and complete. A tool call is one item and becomes two messages. Codex
+//! calls a session a thread. The usage at the end of a turn is the usage of the whole thread, and a forked thread
+//! includes the usage of its origin, so the usage before this attempt is subtracted.
 
 mod items;
 mod launch;

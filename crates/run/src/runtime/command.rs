@@ -29,7 +29,7 @@ pub struct CommandReader {
 pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
-    // A command has no session, so a fork only runs it again.
+    // A command has no session, so a fork only runs the command again.
     capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false, asks: false },
     plan,
     reader: Reader::command,
@@ -153,7 +153,7 @@ impl OutputReader for CommandReader {
 }
 
 /// Returns true if a line is a JSON object that is neither a message nor a result line, for example a line of a log.
-/// Returns false if it may be one.
+/// Returns false if the line may be a message or a result line.
 fn is_other_json(line: &str) -> bool {
     /// The keys by which messages and result lines are recognised.
     #[derive(Deserialize)]

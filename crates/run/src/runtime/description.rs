@@ -63,7 +63,7 @@ pub struct Description {
     pub plan: fn(&LaunchRequest<'_>) -> CommandLine,
     /// Function that returns a reader if only the runtime is known.
     pub reader: fn() -> Reader,
-    /// Arguments before the id with which a person resumes a session in a terminal.
+    /// Arguments before the session id in the command with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
     /// Messages of the program for a missing session. `{id}` stands for the id of the session.
     pub missing_session_messages: &'static [&'static str],

@@ -1,6 +1,6 @@
 //! The runtime `gemini`, the Gemini CLI: `gemini --output-format stream-json`.
 //!
-//! Its text arrives only in parts. The reader passes on the parts, then the whole text as one message.
+//! The text of the agent arrives only in parts. The reader passes on the parts, then the whole text as one message.
 
 mod chat;
 mod launch;

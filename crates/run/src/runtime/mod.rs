@@ -61,8 +61,8 @@ trait OutputReader {
         Vec::new()
     }
 
-    /// Sets the redactor of a reader that joins several lines. The tailer redacts single lines, so it does not find a
-    /// secret that is split over lines.
+    /// Sets the redactor of a reader that joins pieces of text from several lines. The tailer redacts the lines before
+    /// the reader joins the pieces, so the tailer does not find a secret that is split over several pieces.
     fn set_redactor(&mut self, _redactor: &Redactor) {}
 
     /// Returns the usage so far, or `None` if the agent has not reported any yet.

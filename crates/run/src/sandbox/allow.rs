@@ -227,8 +227,8 @@ fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<Pa
     Ok(sorted_unique(input.files.iter().filter_map(|file| protected::real(file)).chain(shared)))
 }
 
-/// Refuses the plan if a path of the config or of cowhand leads through a link in a writable folder, because the agent
-/// could redirect the link, and cowhand or the next agent would follow it.
+/// Refuses the plan if a path of the config or of cowhand leads through a link in a writable folder. The agent could
+/// redirect the link, and cowhand or the next agent would follow the link.
 fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), SandboxError> {
     let RequestedSandbox { write: own, read, container, .. } = input.requested;
     let volumes = container.volumes.iter().map(|volume| &volume.from);

@@ -1,5 +1,5 @@
-//! bubblewrap: the program `bwrap` creates separate namespaces for files, processes, IPC and the host name, and also
-//! for the network unless the sandbox plan allows all of it.
+//! bubblewrap: the program `bwrap` creates separate namespaces for files, processes, IPC and the host name. It creates
+//! one for the network too, unless the sandbox plan allows the whole network.
 //!
 //! Paths that are not bound do not exist inside.
 

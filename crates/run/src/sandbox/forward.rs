@@ -52,7 +52,7 @@ pub fn run_enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
 
 fn start_forwarder() -> io::Result<()> {
     let listener = TcpListener::bind(proxy::PROXY_ADDRESS)?;
-    // The command leaves a detached child behind, so that the agent has no child that it did not start.
+    // The command leaves a detached process behind, so that the agent has no child that the agent did not start.
     let status = Command::new(PROGRAM_PATH).arg(FORWARD_VERB).stdin(OwnedFd::from(listener)).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }

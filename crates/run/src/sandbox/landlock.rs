@@ -64,7 +64,7 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
     let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut readable = Vec::new();
     for path in &sandbox.read {
-        // Hidden folders do not apply to a granted path inside them.
+        // A granted path inside a hidden folder stays readable.
         let hidden: Vec<_> =
             sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
         collect_allowed(path, &hidden, &mut readable);

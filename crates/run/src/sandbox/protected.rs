@@ -1,9 +1,10 @@
 //! Protects the files that cowhand reads: an agent must not create or move them, or replace them by a link, even in a
 //! folder where it may write.
 //!
-//! A mount protects only a path that exists. So an empty file or folder is created for a missing name before the agent
-//! starts. It is not removed later, because another agent may need it. The folders above it become mounts too, because
-//! otherwise the agent could rename them. A link cannot be protected and is refused.
+//! A mount protects only a path that exists. So a placeholder, an empty file or folder, is created for a missing name
+//! before the agent starts. The placeholder is not removed later, because another agent may need it. The folders above
+//! a protected path become mounts too, because otherwise the agent could rename them. A link cannot be protected and is
+//! refused.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;

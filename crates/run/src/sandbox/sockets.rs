@@ -15,8 +15,8 @@ const SOCK_PACKET: i32 = 10;
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Returns rules for refused sockets under Landlock. Unix sockets are refused, because they could reach any service on
-/// this machine, including cowhand. Socket pairs, which programs use for their children, remain allowed: another call
-/// makes them.
+/// this machine, including cowhand. Socket pairs, which programs use for their children, remain allowed: these rules do
+/// not apply to the system call `socketpair`.
 pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let (domain, kind, protocol) = (0, 1, 2);

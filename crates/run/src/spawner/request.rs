@@ -1,4 +1,4 @@
-//! The messages between the daemon and its spawner. The launcher starts a spawner only of its own version of the
+//! The messages between the daemon and its spawner. The launcher starts a spawner only from its own version of the
 //! program, so the messages need no version.
 
 use std::fs::File;

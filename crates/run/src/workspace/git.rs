@@ -64,8 +64,8 @@ impl Git {
         }
     }
 
-    /// Opens a directory in which an agent has worked. The repository's config may name filter programs, which would
-    /// run outside the agent's sandbox, so they are disabled. Filters of the user's own config remain enabled.
+    /// Opens a directory in which an agent has worked. The filter programs of the repository's config are disabled,
+    /// because they would run outside the agent's sandbox. Filters of the user's own config remain enabled.
     pub(super) fn after_agent(
         directory: &Path,
         minder: Option<&LockedMinder>,
@@ -107,7 +107,7 @@ impl Git {
     }
 
     /// Uses this repository and this working tree, even if the tree belongs to another repository. Git runs in the
-    /// tree: some of its commands find out relative to their directory whether a file of the index exists.
+    /// tree, because some commands of git look for the files of the index relative to their own directory.
     pub(super) fn with_repository(self, repository: PathBuf, tree: PathBuf) -> Self {
         Self { directory: tree.clone(), repository_and_tree: Some((repository, tree)), ..self }
     }
@@ -117,7 +117,7 @@ impl Git {
         self.repository_and_tree.as_ref().map(|(_, tree)| tree.as_path())
     }
 
-    /// Returns true if filters of the repository are disabled, so that their files look changed.
+    /// Returns true if filters of the repository are disabled. Files with these filters then look changed.
     pub(super) fn has_disabled_filters(&self) -> bool {
         !self.settings.is_empty()
     }

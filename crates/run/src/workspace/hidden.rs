@@ -1,5 +1,5 @@
-//! Changes that an agent could hide from the diff: files that its ignore rules cover, text that its attributes mark as
-//! binary, and files in a nested repository.
+//! Changes that an agent could hide from the diff: files that match ignore rules of the agent, text that git attributes
+//! of the agent mark as binary, and files in a nested repository.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -65,8 +65,8 @@ pub(super) fn new_files(
     Ok(notes)
 }
 
-/// Describes the submodules of the base in which files were written after `since`. Their files are not compared,
-/// because git would do that in a process that uses the submodule's config.
+/// Describes the submodules of the base in which files were written after `since`. Files of submodules are not
+/// compared, because git would compare them in a process that uses the submodule's config.
 pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, WorkspaceError> {
     let (listed, _) = git.run_limited(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
     let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));

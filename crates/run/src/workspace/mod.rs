@@ -4,8 +4,8 @@
 //! The `git` program does the work, in the repository of the agent's directory. Nothing here is async: callers use a
 //! blocking thread.
 //!
-//! A branch is removed with its workspace only if no commit is lost. If the branch has commits that no other branch,
-//! tag or remote has, it is kept, because these commits are the result of the job.
+//! A branch is removed with its workspace only if no commit is lost. A branch is kept if it has commits that no other
+//! branch, tag or remote has, because these commits are the result of the job.
 
 mod alternates;
 mod diff;
@@ -141,7 +141,7 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
 }
 
 /// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own copy. If the
-/// repository has an `origin`, the clone gets the same one, so that an agent pushes to the same remote as a person.
+/// repository has an `origin`, the clone gets this `origin`, so that an agent pushes to the same remote as a person.
 fn make_clone(git: &Git, clone: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;

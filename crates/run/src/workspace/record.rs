@@ -1,7 +1,7 @@
 //! The record of a worktree: the folder `worktrees/NAME` in its repository.
 //!
 //! The agent of a worktree may write there, because git does. But git also reads the records of all other worktrees,
-//! for example to list branches: a pipe in one record blocks every such command, and a record that names another
+//! for example to list branches. A pipe in one record blocks every such command, and a record that names another
 //! repository makes every such command fail. So records are checked before such a command, without git and without
 //! following links.
 
@@ -26,7 +26,7 @@ use super::git::Git;
 const MAX_RECORD_LINE_BYTES: u64 = 16 << 10;
 /// Content of `commondir`: the repository, relative to the record.
 const COMMON_DIRECTORY: &str = "../..";
-/// Files of a record that git reads for commands in other worktrees, or that it cannot work without.
+/// Files of a record that git reads for commands in other worktrees, or without which git does not work.
 const FILES: [&str; 8] =
     ["commondir", "gitdir", "HEAD", "locked", "index", "config.worktree", "BISECT_START", "ORIG_HEAD"];
 /// Files of one line that may be missing. A file that is too long is removed.
@@ -58,7 +58,7 @@ pub(super) fn restore(workspace: &Workspace) -> Result<Option<String>, Workspace
     for (name, kind) in entries {
         let (record, place) = (worktrees.join(&name), workspace.path.with_file_name(&name));
         let is_own = place == workspace.path && workspace.kind == IsolationKind::Worktree;
-        // The other records belong to worktrees that are no workspaces of this fleet.
+        // All other records belong to worktrees that are not workspaces of this fleet.
         if kind != FileType::Directory || !(is_own || super::remove::is_directory(&place).unwrap_or_default())
         {
             continue;
@@ -87,8 +87,8 @@ pub(super) fn restore(workspace: &Workspace) -> Result<Option<String>, Workspace
     Ok(note)
 }
 
-/// Removes the record, whatever is in it. To be called only while the directory of the workspace does not exist or is
-/// not complete.
+/// Removes the record, whatever is in it. Call this function only while the directory of the workspace does not exist
+/// or is not complete.
 pub(super) fn remove(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let common = common(&Git::at(&workspace.repository))?;
     let Some(record) = path(&common, workspace) else { return Ok(()) };
@@ -142,7 +142,7 @@ fn restore_one(record: &Path, workspace: &Path, branch: Option<&str>) -> io::Res
         changed.push("gitdir".to_owned());
     }
     if line("HEAD").is_none_or(|line| !is_head(&line)) {
-        // The branch of another job is not known here. Git shows the worktree without a branch then.
+        // The branch of another job is not known here. With this invalid name, git shows the worktree without a branch.
         let branch = branch.map_or_else(|| branch_ref(".invalid"), branch_ref);
         write(&root, record, "HEAD", &format!("ref: {branch}"))?;
         changed.push("HEAD".to_owned());
@@ -152,7 +152,7 @@ fn restore_one(record: &Path, workspace: &Path, branch: Option<&str>) -> io::Res
     Ok(changed)
 }
 
-/// Returns true for a file that should have one line and is too long, and for everything but a regular file and the
+/// Returns true for a file of [`OPTIONAL_LINES`] that is too long, and for everything except regular files and the
 /// socket of git's own daemon.
 fn is_wrong(found: &TreeEntry<'_>) -> bool {
     let is_line =
@@ -175,7 +175,7 @@ fn is_head(line: &str) -> bool {
     is_commit || line.strip_prefix("ref: ").is_some_and(is_reference)
 }
 
-/// Writes a file of a record. It replaces an existing file as a whole.
+/// Writes a file of a record. An existing file is replaced atomically.
 fn write(root: &Root, record: &Path, name: &str, line: &str) -> io::Result<()> {
     let new = format!("{name}.cowhand");
     remove_folder(&record.join(&new))?;

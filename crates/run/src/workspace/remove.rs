@@ -154,7 +154,7 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     for file in alternates {
         match git.file(Path::new(file)) {
             Err(NotOpened::Missing) => {}
-            // After such an error nobody knows whether the file exists.
+            // After such an error, it is unknown whether the file exists.
             Err(error @ NotOpened::Io(_)) => return Err(error),
             Ok(_) | Err(_) => return Ok(Some(format!(".git/{file}"))),
         }
@@ -209,7 +209,7 @@ fn drop_branch(
 }
 
 /// Removes the directory of a workspace. The directory is renamed first, so that an interrupted removal leaves no
-/// damaged directory at the path of the workspace. Nobody could say whether the commits of a damaged directory are
+/// damaged directory at the path of the workspace. For a damaged directory, it would be unknown whether its commits are
 /// stored.
 fn discard(path: &Path) -> io::Result<()> {
     let mut removed = path.as_os_str().to_owned();

@@ -36,9 +36,9 @@ impl fmt::Display for StoreId {
 }
 
 impl Store {
-    /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is
-    /// not an error, because [`Self::open`] creates it. Returns the id of the store; `None` if the store has no id,
-    /// because it does not exist or no daemon of this version has used it.
+    /// Fails if the store at `location` cannot be opened, for example because its server does not answer or a newer
+    /// version wrote the store. A missing file is not an error, because [`Self::open`] creates the file. Returns the id
+    /// of the store; `None` if the store has no id, because it does not exist or no daemon of this version has used it.
     pub async fn check_location(location: &str) -> Result<Option<StoreId>, StoreError> {
         if !open::is_postgres(location) {
             let path = Path::new(location);

@@ -173,7 +173,7 @@ impl From<u32> for Arg {
     }
 }
 
-/// Largest timestamp that is stored; later timestamps are replaced by it. jiff cannot read `Timestamp::MAX` back from
+/// Largest timestamp that is stored; it replaces every later timestamp. jiff cannot read `Timestamp::MAX` back from
 /// microseconds.
 const MAX_TIMESTAMP: Timestamp = Timestamp::constant(253_402_207_199, 0);
 

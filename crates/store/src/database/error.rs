@@ -128,7 +128,7 @@ fn locked(location: &str, why: &str) -> String {
 }
 
 impl StoreError {
-    /// Returns the message for a process that is not a running daemon, so that nothing continues by itself.
+    /// Returns the message for a process other than a running daemon. It does not say that cowhand continues by itself.
     pub fn sentence_without_daemon(&self) -> String {
         match self {
             Self::Disk { problem, folder } => problem.sentence_without_daemon(folder),

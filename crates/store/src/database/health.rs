@@ -76,8 +76,8 @@ impl StoreHealth {
 }
 
 impl Store {
-    /// Returns the reason why nothing can be written, if there is one: the file was removed or replaced, it is damaged,
-    /// or the last write failed.
+    /// Returns the reason why nothing can be written, if there is one: the file was removed, replaced or damaged, or
+    /// the last write failed.
     pub fn write_problem(&self) -> Option<String> {
         if let Some(damage) = self.health.damage.get() {
             return Some(damage.clone());
@@ -110,7 +110,7 @@ impl Store {
         }
     }
 
-    /// Writes one row and waits for the commit, as a test.
+    /// Tests whether the store can be written: writes one row and waits for the commit.
     pub async fn test_write(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))
             .await

@@ -180,8 +180,8 @@ pub(crate) fn display_address(options: &PgConnectOptions) -> String {
 }
 
 /// Creates a store under another name and renames it when it is complete, so that a killed start leaves no empty file.
-/// The file is synced once, before it gets its name: an interrupted creation starts again from the beginning, so the
-/// single migrations need no journal on disk and no sync.
+/// The file is synced once, before it gets its final name. The migrations before that need no sync and no journal on
+/// disk, because an interrupted creation starts again from the beginning.
 fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
         location: location.to_owned(),
@@ -200,8 +200,8 @@ fn create(path: &Path, location: &str) -> Result<(), StoreError> {
 }
 
 /// Locks the folder, so that no other process migrates the same file. The file itself is not locked, because closing it
-/// would release SQLite's own locks. Returns `None` if the folder cannot be locked. If it cannot be opened either,
-/// SQLite reports the error.
+/// would release SQLite's own locks. Returns `None` if the folder cannot be locked. If the file cannot be opened
+/// either, SQLite reports the error.
 async fn lock_folder(file: &Path) -> Option<File> {
     let folder = File::open(file::folder_of(file)).ok()?;
     tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?

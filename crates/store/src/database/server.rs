@@ -62,7 +62,7 @@ pub(crate) struct ServerConnection {
     connection: Option<PoolConnection<Postgres>>,
     is_unreachable: bool,
     /// True while the server begins a transaction. If the caller is dropped in that time, sqlx does not know that the
-    /// transaction has begun, and the next call would run in it.
+    /// transaction has begun, and the next call would run in this transaction.
     is_beginning: bool,
 }
 
@@ -79,7 +79,7 @@ impl ServerConnection {
         Ok(Self { connection: Some(connection), is_unreachable: false, is_beginning: false })
     }
 
-    /// Begins a transaction with `statement`, or with `begin`.
+    /// Begins a transaction with `statement`; `None` means `begin`.
     pub(crate) async fn begin(
         &mut self,
         statement: Option<&'static str>,

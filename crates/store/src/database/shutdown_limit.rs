@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::error::StoreError;
 
-/// Longest wait, while the daemon ends, for a store that does not answer or cannot be written. It counts for all calls
-/// together.
+/// Longest wait, while the daemon ends, for a store that does not answer or cannot be written. The limit applies to the
+/// sum of the waits of all calls.
 pub const SHUTDOWN_STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shortest time for a call after [`SHUTDOWN_STORE_TIMEOUT`] has passed, because the server may answer again.
 const MIN_CALL_TIME: Duration = Duration::from_millis(200);

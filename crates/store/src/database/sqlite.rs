@@ -17,12 +17,13 @@ use super::db::Arg;
 use super::error::StoreError;
 use super::open::ANSWER_TIMEOUT;
 
-/// Number of connections for reads. A read occupies a thread of the runtime; the daemon has at least one thread more.
+/// Number of connections for reads. A read occupies a thread of the runtime. The daemon has at least one thread more
+/// than this number.
 pub const SQLITE_READERS: usize = 3;
-/// Number of prepared statements that a connection keeps; more than the store has.
+/// Number of prepared statements that a connection keeps. The store has fewer statements.
 const KEPT_STATEMENTS: usize = 512;
 
-/// A connection, and what it knows about the statements that it has run.
+/// A connection, and the shapes of the statements that it has run.
 #[derive(Debug)]
 pub(crate) struct SqliteConnection {
     connection: Connection,

@@ -49,7 +49,7 @@ enum Request {
 }
 
 impl Writer {
-    /// Starts the thread of the writer. It ends when the store is closed or dropped.
+    /// Starts the thread of the writer. The thread ends when the store is closed or dropped.
     pub(crate) fn start(
         connection: SqliteConnection,
         committed: Committed,

@@ -24,7 +24,7 @@ use cowhand_run::process::attempts_above;
 use cowhand_run::shortage::is_shortage;
 use cowhand_store::audit;
 
-/// Identity of a caller, determined when it connected.
+/// Identity of a caller, determined when the caller connected.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     /// User of the process, if the system reports it.

@@ -60,7 +60,7 @@ impl Client {
                 return Ok(client);
             }
             // A fleet that another program runs has a lock file without a pid, and no socket. The store of such a fleet
-            // can be read. A missing lock file was removed, and the daemon makes it again.
+            // can be read. If the lock file is missing, it was removed, and the daemon makes it again.
             let is_named = state.lock_holder().is_some() || state.starting_process().is_some();
             if !is_named && state.has_lock_file() && began.elapsed() >= NAME_TIMEOUT {
                 return Ok(None);
@@ -83,8 +83,8 @@ impl Client {
         Socket::is_removed(state)
     }
 
-    /// Returns the process of the daemon, to wait for its end; `None` if no daemon accepts a connection, or if its
-    /// process is not visible from here, for example because it runs in a container.
+    /// Returns the process of the daemon, so that the caller can wait for its end; `None` if no daemon accepts a
+    /// connection, or if its process is not visible from here, for example because it runs in a container.
     pub async fn process_of_daemon(state: &StateFolder) -> Option<ProcessIdentity> {
         let stream = Socket::connect(state).await.ok()??;
         ProcessIdentity::of(stream.peer_cred().ok()?.pid()?).ok()?

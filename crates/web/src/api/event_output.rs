@@ -1,4 +1,4 @@
-//! Output of jobs as live events among the events of the log. Job and line number identify such an event.
+//! Output of jobs as live events among the events of the log. The job and the line number identify such an event.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ impl LiveOutput {
         }
     }
 
-    /// Keeps lines for the next call.
+    /// Keeps lines that the caller did not pass on. The next call for output returns them.
     pub(super) fn give_back(&mut self, lines: Vec<u8>) {
         self.pending = lines;
     }

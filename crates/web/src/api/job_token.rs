@@ -25,7 +25,7 @@ pub(super) fn is_job() -> bool {
 }
 
 /// Refuses callers other than the agent of a running job. An ask, follow-up or report of another caller would look like
-/// one of the agent.
+/// one that the agent made.
 pub(super) async fn refuse_others(request: Request, next: Next) -> Result<Response, ApiProblem> {
     if is_job() {
         return Ok(next.run(request).await);

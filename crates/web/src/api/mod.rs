@@ -133,7 +133,8 @@ enum ApiBackend {
         roster: Arc<Roster>,
         sources: Arc<WorkSources>,
         redactor: Arc<Redactor>,
-        /// Path of the `cowhand` program. As a minder, it ends the git commands of this process when this process ends.
+        /// Path of the `cowhand` program, which is started as the minder of git commands: it ends them when this
+        /// process ends.
         program: PathBuf,
     },
 }
@@ -267,8 +268,8 @@ impl Api {
         self.with_local_state(snapshot, now).await
     }
 
-    /// Adds what only this process knows if no daemon runs: since when nobody fires due times, and which jobs have
-    /// ended.
+    /// If no daemon runs, adds what the store does not contain: since when no daemon fires due times, and which jobs
+    /// have ended.
     async fn with_local_state(&self, mut snapshot: Snapshot, now: Timestamp) -> Result<Snapshot, StoreError> {
         if let ApiBackend::Alone { .. } = &self.backend {
             let present = Moment { wall: now, boot: snapshot.boot };
@@ -283,9 +284,9 @@ impl Api {
         Ok(snapshot)
     }
 
-    /// Returns which of these jobs have ended and are not settled. `running` has jobs whose status in the store is
-    /// `running`.
-    /// Returns no jobs if a daemon runs, because the daemon settles them, or if the state folder cannot be read.
+    /// Returns the jobs of `running` that have ended and are not settled. `running` contains jobs whose status in the
+    /// store is `running`. Returns no jobs if a daemon runs, because the daemon settles them, or if the state folder
+    /// cannot be read.
     async fn unsettled(&self, running: BTreeSet<JobId>) -> BTreeSet<JobId> {
         match &self.backend {
             ApiBackend::Daemon(_) => BTreeSet::new(),

@@ -95,7 +95,7 @@ impl Api {
         let this = self.daemon().ok().map(Fleet::node).map(str::to_owned).or_else(|| self.state.known_node());
         let is_here = |node: &str| this.as_deref() == Some(node);
         let ran_here = attempts.iter().any(|attempt| is_here(&attempt.node));
-        // A person has copied the output of another node to this node.
+        // Output without an attempt on this node means that a person has copied the output from another node.
         let is_copied = !ran_here && fs::metadata(self.state.output(job)).is_ok_and(|file| file.len() > 0);
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             attempts.into_iter().partition(|attempt| is_copied || is_here(&attempt.node));

@@ -317,8 +317,8 @@ async fn failed_attempt(
     Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
 }
 
-/// Finds the job of the note: the note begins with the id of a job whose retry is due. If the note contains
-/// [`RETRY_DUE`], also returns the part of the note from there on, which states since when the retry is due.
+/// Finds the job whose retry is due and with whose id the note of the view begins. If the note contains [`RETRY_DUE`],
+/// also returns the part of the note from there on, which states since when the retry is due.
 fn due_retry<'a>(
     snapshot: &'a Snapshot,
     view: &ScheduleView,

@@ -167,7 +167,7 @@ fn bearer_token(value: &str) -> Option<&str> {
 /// machine need different names. The port is not part of the name, because the port may change with each start. Nodes
 /// that share a store have the same name, because the token is valid on each of them.
 fn cookie_name(store: &StoreMark) -> String {
-    // A copy of a state folder has the same id, and its own path.
+    // A copy of a state folder has the same store id, but another path.
     let place = if is_postgres(&store.location) { "" } else { &store.location };
     let name: String = sha256(format!("{} {place}", store.id)).chars().take(12).collect();
     format!("cowhand-{name}")

@@ -128,8 +128,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Replaces a file as a whole and keeps its mode and, if possible, its owner. Returns false and leaves the file as
-    /// it is if it has changed since it was read. That can happen, because people and their editors take no lock.
+    /// Replaces a file as a whole and keeps its mode and, if possible, its owner. If the file has changed since it was
+    /// read, leaves the file as it is and returns false. Such changes happen, because people and editors take no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
         missing_is_ok(self.root.remove(TEMPORARY_FILE))?;
         let mut file = self.root.create_new(TEMPORARY_FILE)?;

@@ -13,8 +13,8 @@ use super::transitions::ItemError;
 use super::{Inner, NAME};
 use crate::WorkSourceError;
 
-/// Minimum time since the last change of a file; only then is it remembered whether the file is an item. The times of
-/// files advance in steps, so a change soon after another change can have the same time and would not be noticed.
+/// Minimum age of the last change of a file whose result is remembered. The times of files advance in steps, so two
+/// changes shortly after each other can have the same time, and the second change would not be noticed.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
 /// Remembered files, by name without `.md`. Each has its version, and a flag that is true if that version is not an

@@ -90,8 +90,8 @@ impl GitHubWorkSource {
     }
 
     /// Returns the queue state from the issue itself and not from a list. A release removes the label of the claim
-    /// before the marker, so an issue without that label and without the ready label is still claimed while a marker on
-    /// it has not expired.
+    /// before it removes the marker. So an issue with neither this label nor the ready label is still claimed while it
+    /// has a marker that has not expired.
     async fn state_of(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {

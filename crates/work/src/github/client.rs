@@ -91,8 +91,8 @@ impl GitHubClient {
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
         let auth = ApiAuth::from_config(auth, &settings.repo, context)?;
-        // `exchange` follows redirects, not the HTTP client: the token must not be sent to another host, and a POST
-        // must remain a POST.
+        // The HTTP client does not follow redirects; `exchange` does. The token must not be sent to another host, and a
+        // POST must remain a POST.
         let http = http::client_builder()
             .user_agent(http::USER_AGENT)
             .connect_timeout(settings.connect_timeout)

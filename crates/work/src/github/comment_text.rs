@@ -1,5 +1,5 @@
-//! The text of comments on issues. Text that an agent wrote is formatted as code, where it is neither HTML nor
-//! Markdown, notifies nobody and closes no issue. Only an artifact that is plainly a URL is a link.
+//! The text of comments on issues. Text that an agent wrote is formatted as code. GitHub does not interpret HTML or
+//! Markdown in code, so the text notifies nobody and closes no issue. Only an artifact that is plainly a URL is a link.
 
 use std::fmt::{self, Write};
 
@@ -77,7 +77,7 @@ pub(super) fn release_comment(reason: Option<&str>, by: CommentAuthor<'_>) -> St
     text
 }
 
-/// Writes the text as a code block, between lines of backticks that are longer than every run of backticks in it.
+/// Writes the text as a code block, between lines of backticks that are longer than every run of backticks in the text.
 fn push_fence(out: &mut String, text: &str, cap: usize) {
     let text = without_control_characters(&cut(text, 0, cap));
     let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);

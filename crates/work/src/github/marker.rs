@@ -83,7 +83,7 @@ impl ClaimMarker {
         self.fleet == by.fleet && self.holder == by.holder
     }
 
-    /// Returns true if a renewal that GitHub wrote at `at` was in time: no other claimant could take over before it.
+    /// Returns true if a renewal that GitHub wrote at `at` was in time: no other claimant could take over before then.
     pub(super) fn was_renewed_in_time(&self, at: Timestamp) -> bool {
         at <= saturating_after(self.until, CLAIM_CLOCK_MARGIN)
     }

@@ -42,7 +42,7 @@ impl<'a> Url<'a> {
     }
 
     /// Returns the user and the password: the part before the last `@` of the authority. If the authority contains a
-    /// colon, it is the part before the last `@` of the URL, because the password may contain an unescaped `/`, `\`,
+    /// colon, returns the part before the last `@` of the URL, because the password may contain an unescaped `/`, `\`,
     /// `?` or `#`.
     pub(super) fn user_and_password(&self) -> Option<&'a str> {
         let authority = &self.text[..self.authority];

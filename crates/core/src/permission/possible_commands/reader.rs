@@ -6,7 +6,7 @@ use std::str::Chars;
 use super::Piece;
 use crate::permission::runner;
 
-/// How a text is read.
+/// Way in which a text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Script,
@@ -27,7 +27,7 @@ pub(super) struct ReadCommand {
     pub(super) is_piped: bool,
 }
 
-/// Whether a word is an assignment, if it precedes the program.
+/// Result of the check whether a word that precedes the program is an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Assignment {
     #[default]
@@ -128,7 +128,7 @@ impl CommandReader {
                     self.word = Some(Piece::Open);
                 }
                 '$' => {
-                    // `$'…'` ends at another quote in bash than in sh.
+                    // Bash and sh end `$'…'` at different quotes.
                     self.result.nested |= letters.peek() == Some(&'\'');
                     self.word = Some(Piece::Open);
                 }

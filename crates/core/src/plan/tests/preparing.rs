@@ -28,7 +28,7 @@ fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
     })
 }
 
-/// This also applies after a failed try to prepare the firing.
+/// The schedule does not fire even after a failed try to prepare the firing.
 #[test]
 fn a_schedule_does_not_fire_while_a_firing_is_prepared() {
     for has_failed in [false, true] {

@@ -241,10 +241,13 @@ fn waiting_firing(view: &ScheduleView, now: Timestamp) -> Option<String> {
     Some(format!("was due {since}{again} and waits: {why}"))
 }
 
-/// Returns the reason why the fleet has no next firing: a firing that waits, or an interval that counts from the end of
-/// a running job. If there is neither, states only that no time is known while a provider is used up, because
-/// `print_notes` names the provider. If the config has errors, states that. Otherwise states that nothing fires by the
-/// clock; if schedules are paused, with the pause that ends first.
+/// Returns the reason why the fleet has no next firing. It is the first of these reasons that applies:
+///
+/// - The config has errors.
+/// - A firing waits.
+/// - An interval counts from the end of a running job.
+/// - A provider is used up. The text does not name the provider, because `print_notes` does.
+/// - Nothing fires by the clock. If schedules are paused, the text names the pause that ends first.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let unreadable = location::ask(config, async |client| {
         Ok(client.has_config_errors().then(|| client.location().config_error_note()))

@@ -48,7 +48,7 @@ enum Answer {
     Stopped,
 }
 
-/// What the store has about the last call of the strategy.
+/// The result of the last call of the strategy, as the store has it.
 #[derive(PartialEq)]
 enum Recorded {
     Unknown,

@@ -1,4 +1,4 @@
-//! Tool calls of an ACP agent. Each call becomes one message when its input is known, and one when it has ended.
+//! Tool calls of an ACP agent. Each call becomes a message when its input is known, and another message when it ends.
 
 use std::collections::VecDeque;
 

@@ -105,7 +105,7 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Replaces the characters that a dotted key of TOML cannot contain by `_`.
+/// Returns the name as a key of TOML: `_` replaces each character that a dotted key cannot contain.
 fn key_of(name: &str) -> String {
     let replaced = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().map(replaced).collect()

@@ -14,9 +14,9 @@ use super::DockerError;
 
 /// Files of Podman's filter. The first existing file is used.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-/// System calls that the filter no longer allows; `socket` is then allowed again for some kinds of sockets. The list
-/// contains `socketcall`, because 32-bit programs can create any socket with it, and `openat2`, because its file mode
-/// is in memory, which a filter cannot read. Programs use other calls if these two are missing.
+/// System calls that the filter no longer allows; `socket` is then allowed again for some kinds of sockets. 32-bit
+/// programs can create any socket with `socketcall`. The file mode of `openat2` is in memory, which a filter cannot
+/// read. Programs use other calls if these two are missing.
 const CLOSED_SYSCALLS: [&str; 6] = ["keyctl", "add_key", "request_key", "socket", "socketcall", "openat2"];
 /// Calls that set a mode, and the index of the mode argument.
 const MODE_SYSCALLS: [(&str, u32); 7] = [

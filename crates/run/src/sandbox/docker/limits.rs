@@ -1,5 +1,5 @@
-//! Reports the caps that a container has reached, by the kernel's counters. The counters disappear with the container,
-//! so they are read while it runs.
+//! Reports the caps that a container has reached, as the kernel's counters show. The counters disappear with the
+//! container, so they are read while the container runs.
 
 use std::convert::Infallible;
 use std::path::PathBuf;

@@ -111,7 +111,8 @@ impl Gateway {
 /// percent-encoded once or several times, separated by a backslash, with parameters after a semicolon, or with spaces or
 /// control characters around it.
 fn has_dot_segment(path: &str) -> bool {
-    /// A path with this number of layers of percent-encoding, or more, always counts. No honest program needs so many.
+    /// A path with this number of layers of percent-encoding, or more, counts as a path with such a segment. No real
+    /// program needs so many layers.
     const REFUSED_LAYERS: usize = 4;
     let mut path = Cow::Borrowed(path);
     for _ in 0..REFUSED_LAYERS {

@@ -1,4 +1,5 @@
-//! Output of all kinds, compared with a simple reader: line by line, and with an exact search for secrets in each line.
+//! Compares the tailer with a simple reader, for output of all kinds. The simple reader reads line by line, and
+//! searches each line exactly for secrets.
 
 use super::*;
 use crate::lines::LineBuffer;
