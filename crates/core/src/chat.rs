@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub mod posting;
+
 pub use crate::trigger::ChatPlatform;
 
 /// Message that somebody wrote in a chat.
@@ -63,7 +65,7 @@ pub struct ChatAttachment {
 /// Event of a connection to a platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChatEvent {
-    /// The connection is established, for the first time or again. Events before it may be missing.
+    /// The connection is established, for the first time or again. Earlier events may be missing.
     Connected(BotAccount),
     Message(ChatMessage),
     /// A message was edited; the message has its new text.
@@ -83,8 +85,8 @@ pub struct BotAccount {
     pub name: String,
 }
 
-/// Call of a slash command. The name is one of the commands of cowhand on Discord. On Slack it is the slash command of the
-/// app, and the argument begins with the name of the command.
+/// Call of a slash command. On Discord, `name` is one of cowhand's commands. On Slack, `name` is the slash command of
+/// the app, and `argument` begins with the name of one of cowhand's commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandCall {
     /// Id of the call, unique on the platform.

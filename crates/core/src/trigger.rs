@@ -298,6 +298,9 @@ word_enums! {
 }
 
 written_as! {
+    ChatPlatform { Slack = "slack", Discord = "discord" }
+}
+written_as! {
     EndStatus { Completed = "completed", Failed = "failed", Cancelled = "cancelled" }
 }
 

@@ -1,6 +1,6 @@
 //! The store: the authoritative state of schedules, firings, jobs, attempts, leases and events.
 //!
-//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after their purpose for the program. `now`
+//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after their purpose, not after tables. `now`
 //! is always an argument; durations are measured with the boot clock ([`Store::with_clock`]). Most files belong to one
 //! table, and most statements have one SQL text for both databases ([`database::dialect`]). A verb that changes several
 //! tables calls functions of the files of these tables; such functions do not call verbs. [`database`] is the layer
@@ -26,6 +26,9 @@ mod backup_file;
 mod budgets;
 mod cancellation;
 mod cancelled_by;
+mod chat_answers;
+mod chat_bots;
+mod chat_messages;
 mod claims;
 mod cursors;
 mod database;
@@ -83,6 +86,9 @@ pub use backup_file::{BackupFile, KnownRows, RevokedToken};
 pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
+pub use chat_answers::ChatAnswer;
+pub use chat_bots::{ChatBotRecord, ChatBotState};
+pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
 pub use database::sqlite::SQLITE_READERS;
@@ -291,6 +297,9 @@ fn all_statements() -> Vec<Statement> {
         attempts::ALL,
         budgets::ALL,
         cancellation::ALL,
+        chat_answers::ALL,
+        chat_bots::ALL,
+        chat_messages::ALL,
         claims::ALL,
         cursors::ALL,
         database::db::ALL,

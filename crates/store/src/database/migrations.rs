@@ -1,4 +1,4 @@
-//! The migrations of the schema: for each number one file for SQLite and one for PostgreSQL.
+//! The migrations of the schema. Each migration has one file for SQLite and one for PostgreSQL.
 //!
 //! The list is written by hand instead of with `sqlx::migrate!`, because that macro makes cargo build sqlx and SQLite a
 //! second time. Released files must not change: their checksums are compared with the checksums in the store.
@@ -54,6 +54,7 @@ macro_rules! migrations {
             33 "0033_" "agent_began",
             34 "0034_" "running_of_agent",
             35 "0035_" "history",
+            36 "0036_" "chat",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

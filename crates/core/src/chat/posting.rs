@@ -1,0 +1,79 @@
+//! Where an answer is posted, and how much of it has been posted.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{ChatPlace, ChatPlatform, ChatUser};
+use crate::id::JobId;
+
+/// The message that is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerOrigin {
+    pub platform: ChatPlatform,
+    /// Place in which the answer is posted.
+    pub place: ChatPlace,
+    /// Id of the message.
+    pub message: String,
+    pub author: ChatUser,
+    /// Link to the message; empty if there is none.
+    pub url: String,
+}
+
+/// The posted part of an answer. It is stored before and after each post, so that another daemon can continue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AnswerProgress {
+    /// Job whose output is posted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// Number of posts of this job's output on this node.
+    pub posted: u32,
+    /// Number of posts before them. Posts are numbered over the whole answer.
+    pub posted_before: u32,
+    /// Time of the first try of the next post, if it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried_at: Option<Timestamp>,
+    /// The message that shows the progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_message: Option<String>,
+    /// The message that says that the sender has to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_note: Option<String>,
+    /// True while the message has the reaction that acknowledges it.
+    pub is_acknowledged: bool,
+}
+
+impl AnswerProgress {
+    /// Returns the number of the next post within the answer.
+    pub const fn next_post(&self) -> u32 {
+        self.posted_before + self.posted
+    }
+
+    /// Starts the answer with the output of another job, or of the same job on another node.
+    pub fn begin_job(&mut self, job: JobId) {
+        self.posted_before += self.posted;
+        (self.posted, self.job, self.tried_at) = (0, Some(job), None);
+    }
+
+    /// Counts a post that is known to be there.
+    pub fn count_post(&mut self) {
+        self.posted += 1;
+        self.tried_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn posts_are_numbered_over_all_jobs_of_an_answer() {
+        let mut progress = AnswerProgress::default();
+        progress.begin_job("job-2026-01-05-000001".parse().unwrap());
+        progress.count_post();
+        progress.count_post();
+        assert_eq!(progress.next_post(), 2);
+        progress.begin_job("job-2026-01-05-000002".parse().unwrap());
+        assert_eq!((progress.posted, progress.next_post()), (0, 2));
+    }
+}

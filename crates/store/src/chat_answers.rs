@@ -1,0 +1,180 @@
+//! Answers to chat messages, the conversations whose sessions were reset, and the asks that were posted in chats.
+
+use cowhand_core::ask::AskId;
+use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
+use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::trigger::FiringKey;
+use jiff::Timestamp;
+
+use super::database::db::{Row, args};
+use super::database::dialect::statements;
+use super::jobs::to_json;
+use super::{Store, StoreError};
+
+statements! {
+    ADD_CHAT_ANSWER = same "insert into chat_answers (schedule_id, key, agent, platform, origin, message, created_at, state) \
+        values ($1, $2, $3, $4, $5, $6, $7, 'open') on conflict (schedule_id, key) do nothing";
+    OPEN_CHAT_ANSWERS = same "select * from chat_answers where state = 'open' order by created_at, key";
+    CHAT_ANSWERS_OF = same "select * from chat_answers where message = $1 order by created_at";
+    SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4 where schedule_id = $1 and key = $2 \
+        and state = 'open'";
+    END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
+        and state = 'open'";
+    FORGET_CHAT_ANSWERS = same "delete from chat_answers where state = 'done' and ended_at < $1";
+    RESET_CHAT = same "insert into chat_conversations (agent, chat, resets, reset_at) values ($1, $2, 1, $3) \
+        on conflict (agent, chat) do update set resets = chat_conversations.resets + 1, reset_at = excluded.reset_at";
+    CHAT_RESETS = same "select resets from chat_conversations where agent = $1 and chat = $2";
+    ADD_CHAT_ASK = same "insert into chat_asks (job_id, number, post, state) values ($1, $2, $3, 'open') \
+        on conflict (job_id, number) do update set post = excluded.post";
+    OPEN_CHAT_ASKS = same "select job_id, number, post from chat_asks where state = 'open' order by job_id, number";
+    IS_CHAT_ASK = same "select number from chat_asks where job_id = $1 and number = $2";
+    CLOSE_CHAT_ASK = same "update chat_asks set state = 'closed' where job_id = $1 and number = $2";
+}
+
+/// Answer to a chat message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatAnswer {
+    pub schedule: ScheduleId,
+    /// Key of the firing that the message caused.
+    pub key: FiringKey,
+    pub agent: AgentName,
+    pub origin: AnswerOrigin,
+    pub created_at: Timestamp,
+    pub progress: AnswerProgress,
+    /// Node that has posted last.
+    pub node: Option<String>,
+}
+
+impl Store {
+    /// Adds an open answer, before the firing. Does nothing if there is one already.
+    pub async fn open_chat_answer(&self, answer: ChatAnswer) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let ChatAnswer { schedule, key, agent, origin, created_at, .. } = answer;
+                let (platform, json) = (origin.platform.as_str(), to_json(&origin)?);
+                let row =
+                    args![schedule, key.as_str(), agent.as_str(), platform, json, origin.message, created_at];
+                tx.execute(ADD_CHAT_ANSWER, row).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Returns the answers that are not complete, the oldest first.
+    pub async fn open_chat_answers(&self) -> Result<Vec<ChatAnswer>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_ANSWERS, args![]).await }));
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// Returns the answers to a message, one for each agent that answers.
+    pub async fn chat_answers_of(&self, message: String) -> Result<Vec<ChatAnswer>, StoreError> {
+        let rows =
+            self.read(move |tx| Box::pin(async move { tx.all(CHAT_ANSWERS_OF, args![message]).await }));
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// Saves the progress of an open answer.
+    pub async fn save_chat_answer(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        progress: AnswerProgress,
+        node: String,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let row = args![schedule, key.as_str(), to_json(&progress)?, node];
+                tx.execute(SAVE_CHAT_ANSWER, row).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Ends an answer: nothing more is posted.
+    pub async fn end_chat_answer(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(END_CHAT_ANSWER, args![schedule, key.as_str(), now]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Removes answers that ended before this time.
+    pub async fn forget_chat_answers(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(FORGET_CHAT_ANSWERS, args![before]).await })
+        })
+        .await
+    }
+
+    /// Resets the session of a conversation: later jobs of the agent start a new session there.
+    pub async fn reset_chat(&self, agent: AgentName, chat: String, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(RESET_CHAT, args![agent.as_str(), chat, now]).await.map(drop) })
+        })
+        .await
+    }
+
+    /// Returns how often the session of a conversation was reset.
+    pub async fn chat_resets(&self, agent: AgentName, chat: String) -> Result<u32, StoreError> {
+        let row = self.read(move |tx| {
+            Box::pin(async move { tx.one(CHAT_RESETS, args![agent.as_str(), chat]).await })
+        });
+        row.await?.map_or(Ok(0), |row| row.count("resets"))
+    }
+
+    /// Records where an ask is posted: before the post without messages, and after it with them.
+    pub async fn chat_ask_posted(&self, ask: AskId, post: String) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(ADD_CHAT_ASK, args![ask.job.as_str(), ask.number, post]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Returns whether an ask was posted in a chat.
+    pub async fn is_chat_ask(&self, ask: AskId) -> Result<bool, StoreError> {
+        let row = self.read(move |tx| {
+            Box::pin(async move { tx.one(IS_CHAT_ASK, args![ask.job.as_str(), ask.number]).await })
+        });
+        Ok(row.await?.is_some())
+    }
+
+    /// Returns the posted asks whose posts still show buttons, with the JSON that [`Self::chat_ask_posted`] stored.
+    pub async fn open_chat_asks(&self) -> Result<Vec<(AskId, String)>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_ASKS, args![]).await })).await?;
+        let ask = |row: &Row| {
+            Ok((AskId { job: row.parse("job_id")?, number: row.count("number")? }, row.get("post")?))
+        };
+        rows.iter().map(ask).collect()
+    }
+
+    /// Records that the posts of an ask no longer show buttons.
+    pub async fn chat_ask_closed(&self, ask: AskId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(CLOSE_CHAT_ASK, args![ask.job.as_str(), ask.number]).await.map(drop)
+            })
+        })
+        .await
+    }
+}
+
+fn read(row: &Row) -> Result<ChatAnswer, StoreError> {
+    Ok(ChatAnswer {
+        schedule: row.parse("schedule_id")?,
+        key: FiringKey::stored(row.get("key")?),
+        agent: row.parse("agent")?,
+        origin: row.json_opt("origin")?.ok_or_else(|| row.unreadable("origin", ""))?,
+        created_at: row.time("created_at")?,
+        progress: row.json_opt("progress")?.unwrap_or_default(),
+        node: row.get("node")?,
+    })
+}
