@@ -1,4 +1,5 @@
-//! The actor of an event: the person, token, sender of a webhook, opener of a login link, or job that requested it.
+//! The actor of an event: the person, token, sender of a webhook, opener of a login link, job or user of a chat that
+//! requested it.
 
 use core::net::IpAddr;
 use std::fmt;
@@ -7,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, TokenName};
+use crate::trigger::ChatPlatform;
 
 /// The requester of an event. An event without an actor was caused by the fleet itself, for example by a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +34,14 @@ pub enum Actor {
     Link { from: IpAddr },
     /// An agent, from inside its running job.
     Job { job: JobId },
+    /// A user of a chat platform.
+    Chat {
+        platform: ChatPlatform,
+        /// Id of the user on the platform.
+        id: String,
+        /// Name that the user has chosen.
+        name: String,
+    },
 }
 
 impl fmt::Display for Actor {
@@ -44,6 +54,7 @@ impl fmt::Display for Actor {
             Self::Sender { from } => write!(f, "webhook from {from}"),
             Self::Link { from } => write!(f, "link opened from {from}"),
             Self::Job { job } => write!(f, "{job}"),
+            Self::Chat { platform, id, name } => write!(f, "{name} ({id}) on {platform}"),
         }
     }
 }
@@ -62,6 +73,7 @@ mod tests {
             (r#"{"who":"sender","from":"127.0.0.1"}"#, "webhook from 127.0.0.1"),
             (r#"{"who":"link","from":"127.0.0.1"}"#, "link opened from 127.0.0.1"),
             (r#"{"who":"job","job":"job-2026-01-05-000001"}"#, "job-2026-01-05-000001"),
+            (r#"{"who":"chat","platform":"slack","id":"U1","name":"jo"}"#, "jo (U1) on slack"),
         ] {
             let actor: Actor = serde_json::from_str(json).unwrap();
             assert_eq!(actor.to_string(), text);

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub mod posting;
+pub mod settings;
 
 pub use crate::trigger::ChatPlatform;
 

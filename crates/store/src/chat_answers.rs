@@ -107,10 +107,8 @@ impl Store {
 
     /// Removes answers that ended before this time.
     pub async fn forget_chat_answers(&self, before: Timestamp) -> Result<u64, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move { tx.execute(FORGET_CHAT_ANSWERS, args![before]).await })
-        })
-        .await
+        self.write(move |tx| Box::pin(async move { tx.execute(FORGET_CHAT_ANSWERS, args![before]).await }))
+            .await
     }
 
     /// Resets the session of a conversation: later jobs of the agent start a new session there.
@@ -123,9 +121,8 @@ impl Store {
 
     /// Returns how often the session of a conversation was reset.
     pub async fn chat_resets(&self, agent: AgentName, chat: String) -> Result<u32, StoreError> {
-        let row = self.read(move |tx| {
-            Box::pin(async move { tx.one(CHAT_RESETS, args![agent.as_str(), chat]).await })
-        });
+        let row = self
+            .read(move |tx| Box::pin(async move { tx.one(CHAT_RESETS, args![agent.as_str(), chat]).await }));
         row.await?.map_or(Ok(0), |row| row.count("resets"))
     }
 

@@ -19,7 +19,7 @@ statements! {
     CHAT_MESSAGE_HANDLED = same "update chat_messages set state = 'handled', result = $3, body = null \
         where bot = $1 and id = $2 and state = 'received'";
     EDIT_CHAT_MESSAGE = same "update chat_messages set body = $3 where bot = $1 and id = $2 and state = 'received'";
-    CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 order by channel";
+    CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 and sent_at >= $2 order by channel";
     FORGET_CHAT_MESSAGES = same "delete from chat_messages where received_at < $1 and state = 'handled'";
 }
 
@@ -32,7 +32,7 @@ pub struct ReceivedChatMessage {
     pub message: ChatMessage,
 }
 
-/// A channel in which a bot has received messages.
+/// A channel or thread in which a bot has received messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenChatChannel {
     pub place: ChatPlace,
@@ -51,9 +51,8 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let (channel, body) = (channel_key(&message.place), to_json(&message)?);
-                let place = ChatPlace { thread: None, ..message.place };
                 let sent_at = message.sent_at;
-                let seen = args![bot.as_str(), place.channel.as_str(), to_json(&place)?, sent_at];
+                let seen = args![bot.as_str(), channel.as_str(), to_json(&message.place)?, sent_at];
                 tx.execute(CHAT_CHANNEL_SEEN, seen).await?;
                 let row = args![bot, message.id, channel, sent_at, now, body];
                 Ok(tx.execute(ADD_CHAT_MESSAGE, row).await? > 0)
@@ -97,9 +96,14 @@ impl Store {
         .await
     }
 
-    /// Returns the channels in which the bot has received messages.
-    pub async fn chat_channels(&self, bot: String) -> Result<Vec<SeenChatChannel>, StoreError> {
-        let rows = self.read(move |tx| Box::pin(async move { tx.all(CHAT_CHANNELS, args![bot]).await }));
+    /// Returns the channels and threads in which the bot has received messages since this time.
+    pub async fn chat_channels(
+        &self,
+        bot: String,
+        since: Timestamp,
+    ) -> Result<Vec<SeenChatChannel>, StoreError> {
+        let rows =
+            self.read(move |tx| Box::pin(async move { tx.all(CHAT_CHANNELS, args![bot, since]).await }));
         let channel = |row: &Row| {
             let place = row.json_opt("place")?.ok_or_else(|| row.unreadable("place", ""))?;
             Ok(SeenChatChannel { place, sent_at: row.time("sent_at")? })
@@ -110,16 +114,17 @@ impl Store {
     /// Removes handled messages that were received before this time. Their firings keep their keys, so a message that
     /// is delivered again still runs once.
     pub async fn forget_chat_messages(&self, before: Timestamp) -> Result<u64, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move { tx.execute(FORGET_CHAT_MESSAGES, args![before]).await })
-        })
-        .await
+        self.write(move |tx| Box::pin(async move { tx.execute(FORGET_CHAT_MESSAGES, args![before]).await }))
+            .await
     }
 }
 
 /// Returns the key within which messages are handled in their order: the channel or the thread.
 fn channel_key(place: &ChatPlace) -> String {
-    place.thread.as_ref().map_or_else(|| place.channel.clone(), |thread| format!("{}/{thread}", place.channel))
+    place
+        .thread
+        .as_ref()
+        .map_or_else(|| place.channel.clone(), |thread| format!("{}/{thread}", place.channel))
 }
 
 fn read(row: &Row) -> Result<ReceivedChatMessage, StoreError> {

@@ -1,0 +1,207 @@
+//! Chat settings of an agent, with their defaults applied.
+
+use jiff::SignedDuration;
+
+use super::ChatPlatform;
+
+/// Chat settings of an agent.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AgentChat {
+    /// At most one entry for each platform.
+    pub platforms: Vec<PlatformChat>,
+}
+
+/// How people talk to an agent on one platform.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlatformChat {
+    pub platform: ChatPlatform,
+    pub bot: BotConfig,
+    pub access: ChatAccess,
+    /// Channels in which the agent answers.
+    pub channels: Vec<ChatChannel>,
+    /// Guilds on Discord, with the mode of channels that are not listed.
+    pub guilds: Vec<ChatGuild>,
+    pub direct: DirectRules,
+    /// Time after which an unused session of a conversation is not continued.
+    pub session_expires: SignedDuration,
+    pub output: ChatOutput,
+    /// None if attachments are ignored.
+    pub attachments: Option<AttachmentRules>,
+    /// None if voice messages are not transcribed.
+    pub voice: Option<VoiceService>,
+    /// Skills for `/skill`; none if they are discovered in the agent's directory.
+    pub skills: Option<Vec<ChatSkill>>,
+}
+
+/// Connection of a bot. Agents with the same connection share the bot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BotConfig {
+    /// Environment variable that contains the bot's token.
+    pub token_env: String,
+    /// Environment variable that contains the app's token; only for Slack.
+    pub app_token_env: Option<String>,
+    /// Address of the platform's API; none means the platform's own.
+    pub api_url: Option<String>,
+    /// Status that the platform shows for the bot: its kind (`playing`, `watching`, …) and its text.
+    pub presence: Option<(ActivityKind, String)>,
+    /// Guild in which slash commands are registered; none means all guilds.
+    pub command_guild: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActivityKind {
+    Playing,
+    Watching,
+    Listening,
+    Competing,
+    Custom,
+}
+
+/// Who may talk to the agent, and how much.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ChatAccess {
+    /// True if everybody who can write in a configured channel may talk to the agent.
+    pub everyone: bool,
+    /// Ids of users who may talk to the agent.
+    pub users: Vec<String>,
+    /// Ids of roles on Discord whose members may talk to the agent.
+    pub roles: Vec<String>,
+    /// Ids of users and roles who may also stop jobs, use schedule commands and answer asks.
+    pub operators: Vec<String>,
+    /// Ids of bots whose messages start jobs.
+    pub bots: Vec<String>,
+    /// Maximum number of messages of one user in a period.
+    pub rate: Option<MessageRate>,
+    /// Maximum cost of the jobs of one user in one day.
+    pub per_user_per_day_usd: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageRate {
+    pub messages: u32,
+    pub period: SignedDuration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatChannel {
+    /// Guild on Discord; none on Slack.
+    pub guild: Option<String>,
+    pub id: String,
+    pub mode: AnswerMode,
+    /// Number of earlier messages that the prompt contains.
+    pub context_messages: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatGuild {
+    pub id: String,
+    /// Mode of channels that are not listed; none means that they are ignored.
+    pub default_mode: Option<AnswerMode>,
+}
+
+/// Messages of a channel that the agent answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerMode {
+    /// Messages that mention the bot.
+    Mention,
+    /// All messages.
+    Auto,
+}
+
+/// Direct messages that the agent answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectRules {
+    pub enabled: bool,
+    pub mode: AnswerMode,
+    /// If not empty, only these users may write to the bot.
+    pub allowlist: Vec<String>,
+    /// These users may not write to the bot, even if they are on the allowlist.
+    pub blocklist: Vec<String>,
+    pub context_messages: u32,
+}
+
+/// Parts of a job's output that are posted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatOutput {
+    pub tool_results: bool,
+    /// Maximum number of characters of a tool result.
+    pub tool_result_max_length: usize,
+    pub system_status: bool,
+    pub errors: bool,
+    /// Post duration, turns, cost and tokens after the answer.
+    pub result_summary: bool,
+    pub typing_indicator: bool,
+    /// Reaction that acknowledges a message; none for no reaction.
+    pub acknowledge_emoji: Option<String>,
+    pub assistant_messages: PostedMessages,
+    /// Show a message with the progress, which is edited in place.
+    pub progress_indicator: bool,
+    pub detail: OutputDetail,
+}
+
+/// Messages of the agent that are posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostedMessages {
+    /// Messages of turns without tool calls.
+    Answers,
+    /// Messages of all turns.
+    All,
+}
+
+/// `log_level` of herdctl: how much the progress message shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutputDetail {
+    Minimal,
+    Standard,
+    Verbose,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttachmentRules {
+    pub max_file_bytes: u64,
+    pub max_files: u32,
+    /// Media types, for example `image/*`.
+    pub allowed_types: Vec<String>,
+    /// Folder in the working directory of the job.
+    pub folder: String,
+    /// Remove the files when the job has ended.
+    pub removed_after_job: bool,
+}
+
+/// Service that transcribes voice messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VoiceService {
+    pub key_env: String,
+    pub model: String,
+    pub language: Option<String>,
+    /// Address of the service; none means the address of OpenAI.
+    pub api_url: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatSkill {
+    pub name: String,
+    pub description: String,
+}
+
+impl AgentChat {
+    /// Returns the settings for a platform.
+    pub fn on(&self, platform: ChatPlatform) -> Option<&PlatformChat> {
+        self.platforms.iter().find(|chat| chat.platform == platform)
+    }
+}
+
+impl Default for DirectRules {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            mode: AnswerMode::Auto,
+            allowlist: Vec::new(),
+            blocklist: Vec::new(),
+            context_messages: CONTEXT_MESSAGES,
+        }
+    }
+}
+
+/// Default number of earlier messages in a prompt.
+pub const CONTEXT_MESSAGES: u32 = 10;
