@@ -96,9 +96,13 @@ pub enum ConnectionEnd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionState {
     /// Not connected: never yet, or the reason why the last connection ended or could not be made.
-    Connecting { problem: Option<String> },
+    Connecting {
+        problem: Option<String>,
+    },
     Connected(BotAccount),
-    Refused { reason: String },
+    Refused {
+        reason: String,
+    },
 }
 
 /// A message to post.
