@@ -30,9 +30,24 @@ pub struct Message {
     pub channel: String,
     /// Thread within the channel, if the platform has threads and the message is in one.
     pub thread: Option<String>,
+    /// Id of the author, or any other name of the author.
     pub author: String,
     pub text: String,
     pub url: String,
+    pub details: MessageDetails,
+}
+
+/// Parts of a chat message that not every sender knows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MessageDetails {
+    /// Conversation whose session the job continues; none means the thread or the channel of the message.
+    pub conversation: Option<String>,
+    /// Name of the author for people.
+    pub author_name: String,
+    /// Attachments of the message, as the prompt describes them.
+    pub attachments: String,
+    /// Earlier messages of the channel, as the prompt shows them.
+    pub earlier_messages: String,
 }
 
 /// Decision of a trigger about a delivery.
@@ -164,34 +179,35 @@ impl Webhook {
 }
 
 impl Message {
-    const fn platform(&self) -> &'static str {
-        match self.platform {
-            ChatPlatform::Slack => "slack",
-            ChatPlatform::Discord => "discord",
-        }
-    }
-
-    /// Returns the conversation of the message: its thread, or its channel if it is in no thread. Names are escaped, so
-    /// that two conversations never have the same text.
+    /// Returns the conversation of the message.
     fn chat(&self) -> String {
-        let place = [Some(self.channel.as_str()), self.thread.as_deref()].into_iter().flatten();
-        let place: Vec<String> = place.map(|name| name.replace('%', "%25").replace('/', "%2F")).collect();
-        format!("{} {}", self.platform(), place.join("/"))
+        let of_place = || conversation(self.platform, &self.channel, self.thread.as_deref());
+        self.details.conversation.clone().unwrap_or_else(of_place)
     }
 
     fn task(self, now: Timestamp) -> Task {
-        let platform = self.platform();
-        let Self { id, channel, thread, author, text, url, .. } = self;
+        let Self { platform, id, channel, thread, author, text, url, details } = self;
         let metadata = [
-            ("platform", platform.to_owned()),
+            ("platform", platform.as_str().to_owned()),
             ("channel", channel),
             ("thread", thread.unwrap_or_default()),
             ("author", author),
+            ("author_name", details.author_name),
+            ("attachments", details.attachments),
+            ("earlier_messages", details.earlier_messages),
             ("timestamp", now.to_string()),
         ];
         let title = text.lines().next().unwrap_or_default().to_owned();
         Task { source_id: id, title, body: text, url, metadata: set(metadata), ..Task::default() }
     }
+}
+
+/// Returns the conversation of a place: its thread, or its channel without a thread. Names are escaped, so that two
+/// conversations never have the same text.
+pub fn conversation(platform: ChatPlatform, channel: &str, thread: Option<&str>) -> String {
+    let place = [Some(channel), thread].into_iter().flatten();
+    let place: Vec<String> = place.map(|name| name.replace('%', "%25").replace('/', "%2F")).collect();
+    format!("{platform} {}", place.join("/"))
 }
 
 /// Converts a string, number or boolean to text. A missing value, null, an array or an object becomes an empty text.
@@ -231,6 +247,7 @@ mod tests {
             author: "ann".into(),
             text: text.into(),
             url: String::new(),
+            details: MessageDetails::default(),
         })
     }
 

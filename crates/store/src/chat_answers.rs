@@ -2,7 +2,7 @@
 
 use cowhand_core::ask::AskId;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
-use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
@@ -12,12 +12,27 @@ use super::jobs::to_json;
 use super::{Store, StoreError};
 
 statements! {
-    ADD_CHAT_ANSWER = same "insert into chat_answers (schedule_id, key, agent, platform, origin, message, created_at, state) \
-        values ($1, $2, $3, $4, $5, $6, $7, 'open') on conflict (schedule_id, key) do nothing";
-    OPEN_CHAT_ANSWERS = same "select * from chat_answers where state = 'open' order by created_at, key";
-    CHAT_ANSWERS_OF = same "select * from chat_answers where message = $1 order by created_at";
+    ADD_CHAT_ANSWER = same "insert into chat_answers \
+        (schedule_id, key, agent, platform, origin, message, author, conversation, created_at, state) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open') on conflict (schedule_id, key) do nothing";
+    OPEN_CHAT_CONVERSATIONS = same "select distinct agent, conversation from chat_answers where state = 'open'";
+    FIRST_OPEN_CHAT_ANSWER = same "select * from chat_answers where state = 'open' and agent = $1 and conversation = $2 \
+        order by created_at, key limit 1";
+    CHAT_ANSWERS_WITHOUT_NOTE = same "select * from chat_answers where state = 'open' and waiting_note is null \
+        and progress is null and created_at < $1 order by created_at, key limit $2";
+    CHAT_ANSWER = same "select * from chat_answers where schedule_id = $1 and key = $2";
+    CHAT_ANSWERS_OF_MESSAGE = same "select * from chat_answers where message = $1 order by created_at, key";
+    CHAT_ANSWERS_OF_CONVERSATION = same "select * from chat_answers where agent = $1 and conversation = $2 \
+        order by created_at desc, key desc limit $3";
+    COUNT_CHAT_ANSWERS = same "select count(*) as answers, min(created_at) as first_at from chat_answers \
+        where author = $1 and agent = $2 and created_at >= $3";
+    JOBS_OF_CHAT_AUTHOR = same "select firings.job_id from chat_answers join firings \
+        on firings.schedule_id = chat_answers.schedule_id and firings.key = chat_answers.key \
+        where chat_answers.author = $1 and chat_answers.agent = $2 and chat_answers.created_at >= $3 \
+        and firings.job_id is not null";
     SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4 where schedule_id = $1 and key = $2 \
         and state = 'open'";
+    SAVE_WAITING_NOTE = same "update chat_answers set waiting_note = $3 where schedule_id = $1 and key = $2";
     END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
         and state = 'open'";
     FORGET_CHAT_ANSWERS = same "delete from chat_answers where state = 'done' and ended_at < $1";
@@ -39,8 +54,12 @@ pub struct ChatAnswer {
     pub key: FiringKey,
     pub agent: AgentName,
     pub origin: AnswerOrigin,
+    /// Conversation whose answers are posted one after the other.
+    pub conversation: String,
     pub created_at: Timestamp,
     pub progress: AnswerProgress,
+    /// Id of the message that says that the sender has to wait.
+    pub waiting_note: Option<String>,
     /// Node that has posted last.
     pub node: Option<String>,
 }
@@ -50,27 +69,137 @@ impl Store {
     pub async fn open_chat_answer(&self, answer: ChatAnswer) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let ChatAnswer { schedule, key, agent, origin, created_at, .. } = answer;
+                let ChatAnswer { schedule, key, agent, origin, conversation, created_at, .. } = answer;
                 let (platform, json) = (origin.platform.as_str(), to_json(&origin)?);
-                let row =
-                    args![schedule, key.as_str(), agent.as_str(), platform, json, origin.message, created_at];
+                let (message, author) = (origin.message, origin.author.id);
+                let row = args![
+                    schedule,
+                    key.as_str(),
+                    agent.as_str(),
+                    platform,
+                    json,
+                    message,
+                    author,
+                    conversation,
+                    created_at
+                ];
                 tx.execute(ADD_CHAT_ANSWER, row).await.map(drop)
             })
         })
         .await
     }
 
-    /// Returns the answers that are not complete, the oldest first.
-    pub async fn open_chat_answers(&self) -> Result<Vec<ChatAnswer>, StoreError> {
-        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_ANSWERS, args![]).await }));
+    /// Returns the conversations with answers that are not complete.
+    pub async fn open_chat_conversations(&self) -> Result<Vec<(AgentName, String)>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_CONVERSATIONS, args![]).await }));
+        let conversation = |row: &Row| Ok((row.parse("agent")?, row.get("conversation")?));
+        rows.await?.iter().map(conversation).collect()
+    }
+
+    /// Returns the oldest answer of a conversation that is not complete.
+    pub async fn first_open_chat_answer(
+        &self,
+        agent: AgentName,
+        conversation: String,
+    ) -> Result<Option<ChatAnswer>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(FIRST_OPEN_CHAT_ANSWER, args![agent.as_str(), conversation]).await?;
+                row.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// Returns the oldest answers that were added before this time, of which nothing is posted, and without a message
+    /// that says that the sender has to wait.
+    pub async fn chat_answers_without_note(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<ChatAnswer>, StoreError> {
+        let rows = self.read(move |tx| {
+            Box::pin(async move { tx.all(CHAT_ANSWERS_WITHOUT_NOTE, args![before, limit]).await })
+        });
         rows.await?.iter().map(read).collect()
     }
 
+    pub async fn chat_answer(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+    ) -> Result<Option<ChatAnswer>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(CHAT_ANSWER, args![schedule, key.as_str()]).await?;
+                row.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
     /// Returns the answers to a message, one for each agent that answers.
-    pub async fn chat_answers_of(&self, message: String) -> Result<Vec<ChatAnswer>, StoreError> {
-        let rows =
-            self.read(move |tx| Box::pin(async move { tx.all(CHAT_ANSWERS_OF, args![message]).await }));
+    pub async fn chat_answers_of_message(&self, message: String) -> Result<Vec<ChatAnswer>, StoreError> {
+        let rows = self
+            .read(move |tx| Box::pin(async move { tx.all(CHAT_ANSWERS_OF_MESSAGE, args![message]).await }));
         rows.await?.iter().map(read).collect()
+    }
+
+    /// Returns at most `limit` answers of an agent in a conversation, the newest first.
+    pub async fn chat_answers_of_conversation(
+        &self,
+        agent: AgentName,
+        conversation: String,
+        limit: u32,
+    ) -> Result<Vec<ChatAnswer>, StoreError> {
+        let rows = self.read(move |tx| {
+            Box::pin(async move {
+                tx.all(CHAT_ANSWERS_OF_CONVERSATION, args![agent.as_str(), conversation, limit]).await
+            })
+        });
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// Returns how many messages of an author an agent has accepted since this time, and when it accepted the first.
+    pub async fn chat_messages_of_author(
+        &self,
+        author: String,
+        agent: AgentName,
+        since: Timestamp,
+    ) -> Result<(u32, Option<Timestamp>), StoreError> {
+        let row = self.read(move |tx| {
+            Box::pin(async move { tx.one(COUNT_CHAT_ANSWERS, args![author, agent.as_str(), since]).await })
+        });
+        let Some(row) = row.await? else { return Ok((0, None)) };
+        Ok((row.count("answers")?, row.time_opt("first_at")?))
+    }
+
+    /// Returns the first jobs of the firings that messages of an author have caused since this time.
+    pub async fn jobs_of_chat_author(
+        &self,
+        author: String,
+        agent: AgentName,
+        since: Timestamp,
+    ) -> Result<Vec<JobId>, StoreError> {
+        let rows = self.read(move |tx| {
+            Box::pin(async move { tx.all(JOBS_OF_CHAT_AUTHOR, args![author, agent.as_str(), since]).await })
+        });
+        rows.await?.iter().map(|row| row.parse("job_id")).collect()
+    }
+
+    /// Records the message that says that the sender has to wait.
+    pub async fn save_waiting_note(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        note: String,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(SAVE_WAITING_NOTE, args![schedule, key.as_str(), note]).await.map(drop)
+            })
+        })
+        .await
     }
 
     /// Saves the progress of an open answer.
@@ -170,8 +299,10 @@ fn read(row: &Row) -> Result<ChatAnswer, StoreError> {
         key: FiringKey::stored(row.get("key")?),
         agent: row.parse("agent")?,
         origin: row.json_opt("origin")?.ok_or_else(|| row.unreadable("origin", ""))?,
+        conversation: row.get("conversation")?,
         created_at: row.time("created_at")?,
         progress: row.json_opt("progress")?.unwrap_or_default(),
+        waiting_note: row.get("waiting_note")?,
         node: row.get("node")?,
     })
 }

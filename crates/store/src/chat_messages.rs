@@ -9,18 +9,17 @@ use super::jobs::to_json;
 use super::{Store, StoreError};
 
 statements! {
-    ADD_CHAT_MESSAGE = same "insert into chat_messages (bot, id, channel, sent_at, received_at, body, state) \
-        values ($1, $2, $3, $4, $5, $6, 'received') on conflict (bot, id) do nothing";
+    ADD_CHAT_MESSAGE = same "insert into chat_messages (bot, id, channel, sent_at, received_at, body) \
+        values ($1, $2, $3, $4, $5, $6) on conflict (bot, id) do nothing";
     CHAT_CHANNEL_SEEN = same "insert into chat_channels (bot, channel, place, sent_at) values ($1, $2, $3, $4) \
         on conflict (bot, channel) do update set sent_at = excluded.sent_at, place = excluded.place \
         where chat_channels.sent_at < excluded.sent_at";
-    RECEIVED_CHAT_MESSAGES = same "select id, channel, body from chat_messages where bot = $1 and state = 'received' \
+    RECEIVED_CHAT_MESSAGES = same "select * from chat_messages where bot = $1 and body is not null \
         order by sent_at, id limit $2";
-    CHAT_MESSAGE_HANDLED = same "update chat_messages set state = 'handled', result = $3, body = null \
-        where bot = $1 and id = $2 and state = 'received'";
-    EDIT_CHAT_MESSAGE = same "update chat_messages set body = $3 where bot = $1 and id = $2 and state = 'received'";
+    CHAT_MESSAGE_HANDLED = same "update chat_messages set body = null where bot = $1 and id = $2 and body is not null";
+    EDIT_CHAT_MESSAGE = same "update chat_messages set body = $3 where bot = $1 and id = $2 and body is not null";
     CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 and sent_at >= $2 order by channel";
-    FORGET_CHAT_MESSAGES = same "delete from chat_messages where received_at < $1 and state = 'handled'";
+    FORGET_CHAT_MESSAGES = same "delete from chat_messages where received_at < $1 and body is null";
 }
 
 /// A stored message that is not handled yet.
@@ -29,6 +28,7 @@ pub struct ReceivedChatMessage {
     pub id: String,
     /// Channel within which the messages are handled in their order.
     pub channel: String,
+    pub received_at: Timestamp,
     pub message: ChatMessage,
 }
 
@@ -83,15 +83,10 @@ impl Store {
         rows.await?.iter().map(read).collect()
     }
 
-    /// Records what happened to a message. Returns false if the message was handled before.
-    pub async fn chat_message_handled(
-        &self,
-        bot: String,
-        id: String,
-        result: String,
-    ) -> Result<bool, StoreError> {
+    /// Records that a message is handled. Returns false if it was handled before, or is not stored.
+    pub async fn chat_message_handled(&self, bot: String, id: String) -> Result<bool, StoreError> {
         self.write(move |tx| {
-            Box::pin(async move { Ok(tx.execute(CHAT_MESSAGE_HANDLED, args![bot, id, result]).await? > 0) })
+            Box::pin(async move { Ok(tx.execute(CHAT_MESSAGE_HANDLED, args![bot, id]).await? > 0) })
         })
         .await
     }
@@ -131,6 +126,7 @@ fn read(row: &Row) -> Result<ReceivedChatMessage, StoreError> {
     Ok(ReceivedChatMessage {
         id: row.get("id")?,
         channel: row.get("channel")?,
+        received_at: row.time("received_at")?,
         message: row.json_opt("body")?.ok_or_else(|| row.unreadable("body", ""))?,
     })
 }

@@ -28,6 +28,10 @@ statements! {
     // A daemon holds this lock as long as its connection is open, so no row has to be renewed.
     HOLD_PRESENCE = sqlite "select $1 as node, 1 as held"
         postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))::int::bigint as held";
+    IS_RUNNING = sqlite "select name from nodes where name = $1 and false"
+        postgres "select $1::text as name where exists (select 1 from pg_locks where locktype = 'advisory' \
+            and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database()) \
+            and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || $1, 0))";
     // Only one daemon uses a SQLite store.
     OTHERS = sqlite "select * from nodes where name <> $1 and false"
         postgres "select * from nodes where name <> $1 and exists (select 1 from pg_locks where locktype = 'advisory' \
@@ -151,6 +155,12 @@ impl Store {
         let connected = self.shutdown_limit.during(Box::pin(with_timeout(connect))).await;
         let (connection, is_held) = connected.map_err(|error| self.with_cause(error))?;
         Ok(NodePresence { connection: Some(connection), node: node.to_owned(), is_held, shutdown_limit })
+    }
+
+    /// Returns whether the daemon of another node runs. On SQLite, no other daemon runs.
+    pub async fn is_node_running(&self, node: String) -> Result<bool, StoreError> {
+        let row = self.read(move |tx| Box::pin(async move { tx.one(IS_RUNNING, args![node]).await }));
+        Ok(row.await?.is_some())
     }
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {

@@ -15,6 +15,8 @@ pub struct AnswerOrigin {
     /// Id of the message.
     pub message: String,
     pub author: ChatUser,
+    /// Text of the message, for a retry.
+    pub text: String,
     /// Link to the message; empty if there is none.
     pub url: String,
 }
@@ -36,11 +38,6 @@ pub struct AnswerProgress {
     /// The message that shows the progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
-    /// The message that says that the sender has to wait.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting_note: Option<String>,
-    /// True while the message has the reaction that acknowledges it.
-    pub is_acknowledged: bool,
 }
 
 impl AnswerProgress {

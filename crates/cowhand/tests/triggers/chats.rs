@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop, TriggerRequest, Triggered};
 use cowhand::trigger::Registry;
-use cowhand_core::delivery::{Delivery, Message};
+use cowhand_core::delivery::{Delivery, Message, MessageDetails};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
@@ -54,6 +54,7 @@ async fn say(fleet: &Fleet, id: &str, channel: &str, thread: Option<&str>, text:
         author: "ann".to_owned(),
         text: text.to_owned(),
         url: String::new(),
+        details: MessageDetails::default(),
     });
     match fleet.deliver(&name("a"), &"chat".parse().unwrap(), delivery).await.unwrap() {
         Delivered::New(job) => job.id().clone(),

@@ -2,7 +2,7 @@
 
 use cowhand::fleet::{Delivered, Fleet, FleetError, Stop};
 use cowhand::trigger::Registry;
-use cowhand_core::delivery::{Delivery, Message, Webhook};
+use cowhand_core::delivery::{Delivery, Message, MessageDetails, Webhook};
 use cowhand_core::job::TriggerType;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::ChatPlatform;
@@ -23,6 +23,7 @@ fn message(id: &str, text: &str) -> Delivery {
         author: "ann".to_owned(),
         text: text.to_owned(),
         url: String::new(),
+        details: MessageDetails::default(),
     })
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop};
 use cowhand::store::LedgerRow;
 use cowhand::trigger::Registry;
-use cowhand_core::delivery::{Delivery, Message, Webhook};
+use cowhand_core::delivery::{Delivery, Message, MessageDetails, Webhook};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
 use cowhand_core::runtime::Runtime;
@@ -243,6 +243,7 @@ async fn trust_applies_to_lists_and_chats() {
             author: author.to_owned(),
             text,
             url,
+            details: MessageDetails::default(),
         };
         deliver(&fleet, "chat", Delivery::Chat(message)).await;
         let row = settled(&fleet, "chat", author).await;

@@ -10,7 +10,7 @@ use cowhand::state::StateFolder;
 use cowhand::trigger::contract::assert_trigger_contract;
 use cowhand::trigger::{Registry, StrategyContext, Wakes, strategy};
 use cowhand::work::SourceRegistry;
-use cowhand_core::delivery::{Delivery, Message, Webhook};
+use cowhand_core::delivery::{Delivery, Message, MessageDetails, Webhook};
 use cowhand_core::trigger::{ChatPlatform, TriggerConfig};
 use serde_json::{Value, json};
 
@@ -74,6 +74,7 @@ async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
                 author: "ann".into(),
                 text: "hello".into(),
                 url: String::new(),
+                details: MessageDetails::default(),
             };
             fleet.deliver(&name("a"), &schedule, Delivery::Chat(message)).await.unwrap();
         }

@@ -1,4 +1,4 @@
--- Messages, commands and button presses from chat platforms. A row is written before the platform gets a confirmation.
+-- Messages from chat platforms. A row is written before the platform gets a confirmation.
 create table chat_messages (
     -- Bot that received the message: the platform and the id of the bot's account.
     bot         text not null,
@@ -7,14 +7,11 @@ create table chat_messages (
     channel     text not null,
     sent_at     bigint not null,
     received_at bigint not null,
-    -- The message as JSON; null once the message is handled and the body is no longer needed.
+    -- The message as JSON; null once the message is handled.
     body        text,
-    state       text not null check (state in ('received', 'handled')),
-    -- What happened to the message, for people.
-    result      text,
     primary key (bot, id)
 );
-create index chat_messages_open on chat_messages (bot, sent_at, id) where state = 'received';
+create index chat_messages_open on chat_messages (bot, sent_at, id) where body is not null;
 create index chat_messages_by_time on chat_messages (received_at);
 
 -- Time of the newest message of each channel that a bot has received. After a downtime, later messages are read.
@@ -29,24 +26,32 @@ create table chat_channels (
 
 -- Answers: one for each firing that a chat message caused. A row is written before the firing.
 create table chat_answers (
-    schedule_id text not null,
-    key         text not null,
-    agent       text not null,
-    platform    text not null,
+    schedule_id  text not null,
+    key          text not null,
+    agent        text not null,
+    platform     text not null,
     -- Place, message and author as JSON.
-    origin      text not null,
-    message     text not null,
-    created_at  bigint not null,
-    state       text not null check (state in ('open', 'done')),
+    origin       text not null,
+    message      text not null,
+    -- Id of the author on the platform.
+    author       text not null,
+    -- Conversation whose answers are posted one after the other.
+    conversation text not null,
+    created_at   bigint not null,
+    state        text not null check (state in ('open', 'done')),
     -- Progress of the posts as JSON.
-    progress    text,
-    -- Node that posts the answer.
-    node        text,
-    ended_at    bigint,
+    progress     text,
+    -- Message that says that the sender has to wait.
+    waiting_note text,
+    -- Node that has posted last.
+    node         text,
+    ended_at     bigint,
     primary key (schedule_id, key)
 );
-create index chat_answers_open on chat_answers (created_at) where state = 'open';
+create index chat_answers_open on chat_answers (agent, conversation, created_at, key) where state = 'open';
 create index chat_answers_of_message on chat_answers (message);
+create index chat_answers_of_author on chat_answers (author, created_at);
+create index chat_answers_of_conversation on chat_answers (agent, conversation);
 create index chat_answers_by_end on chat_answers (ended_at) where state = 'done';
 
 -- Conversations whose session was reset. The number is part of the session key.

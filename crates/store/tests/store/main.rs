@@ -6,6 +6,7 @@ mod adoptions;
 mod asks;
 mod attempts;
 mod budgets;
+mod chat;
 mod conformance;
 mod crash;
 mod damage;

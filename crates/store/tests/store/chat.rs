@@ -1,0 +1,236 @@
+//! Chat: messages are stored once and handled in order, answers keep their progress, and one node has each bot.
+
+use cowhand_core::ask::AskId;
+use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
+use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
+use cowhand_core::trigger::{FiringKey, Occurrence};
+use cowhand_store::{ChatAnswer, ChatBotState, Decision, Fired, NewFiring};
+use jiff::SignedDuration;
+
+use crate::{TestDb, at, new_job, on_both, with_schedule};
+
+on_both! {
+    a_message_is_stored_once_and_handled_in_order,
+    an_edit_changes_only_a_message_that_is_not_handled,
+    answers_are_found_by_conversation_message_and_author,
+    an_ended_answer_does_not_change,
+    one_node_has_a_bot,
+    asks_of_a_chat_are_open_until_their_posts_are_closed,
+    a_reset_counts_for_its_conversation,
+}
+
+const BOT: &str = "slack:B1";
+
+fn message(id: &str, channel: &str, second: i64) -> ChatMessage {
+    ChatMessage {
+        platform: ChatPlatform::Slack,
+        id: id.into(),
+        place: place(channel),
+        author: user("U1"),
+        text: format!("text of {id} \u{0}"),
+        mentions_bot: true,
+        attachments: Vec::new(),
+        sent_at: at(second),
+        url: String::new(),
+    }
+}
+
+fn place(channel: &str) -> ChatPlace {
+    ChatPlace { space: None, channel: channel.into(), thread: None, is_direct: false }
+}
+
+fn user(id: &str) -> ChatUser {
+    ChatUser { id: id.into(), name: "jo".into(), roles: Vec::new(), is_bot: false, is_self: false }
+}
+
+fn key(message: &str) -> FiringKey {
+    Occurrence::Chat { platform: ChatPlatform::Slack, message_id: message }.key(0)
+}
+
+async fn a_message_is_stored_once_and_handled_in_order(db: TestDb) {
+    let store = db.open().await;
+    let (later, earlier, other) =
+        (message("C1:2", "C1", 2), message("C1:1", "C1", 1), message("C2:1", "C2", 3));
+    assert!(store.receive_chat_message(BOT.into(), later.clone(), at(5)).await.unwrap());
+    assert!(store.receive_chat_message(BOT.into(), earlier.clone(), at(6)).await.unwrap());
+    assert!(store.receive_chat_message("slack:B2".into(), other.clone(), at(7)).await.unwrap());
+    assert!(!store.receive_chat_message(BOT.into(), later.clone(), at(8)).await.unwrap(), "delivered again");
+    let received = store.received_chat_messages(BOT.into(), 10).await.unwrap();
+    let ids: Vec<_> = received.iter().map(|received| (received.id.as_str(), received.received_at)).collect();
+    assert_eq!(ids, [("C1:1", at(6)), ("C1:2", at(5))]);
+    assert_eq!(received[0].message, earlier);
+
+    assert!(store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap());
+    assert!(!store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap());
+    assert!(
+        !store.receive_chat_message(BOT.into(), earlier, at(9)).await.unwrap(),
+        "handled, and delivered again"
+    );
+    assert_eq!(store.received_chat_messages(BOT.into(), 10).await.unwrap().len(), 1);
+    let channels = store.chat_channels(BOT.into(), at(0)).await.unwrap();
+    let channels: Vec<_> = channels.iter().map(|seen| (seen.place.channel.as_str(), seen.sent_at)).collect();
+    assert_eq!(channels, [("C1", at(2))], "the newest message, and only of this bot");
+    assert!(store.chat_channels(BOT.into(), at(3)).await.unwrap().is_empty());
+
+    assert_eq!(store.forget_chat_messages(at(100)).await.unwrap(), 1, "only the handled message");
+    assert_eq!(store.received_chat_messages("slack:B2".into(), 10).await.unwrap()[0].message, other);
+}
+
+async fn an_edit_changes_only_a_message_that_is_not_handled(db: TestDb) {
+    let store = db.open().await;
+    store.receive_chat_message(BOT.into(), message("C1:1", "C1", 1), at(5)).await.unwrap();
+    let edited = ChatMessage { text: "new".into(), ..message("C1:1", "C1", 1) };
+    assert!(store.edit_chat_message(BOT.into(), edited.clone()).await.unwrap());
+    assert_eq!(store.received_chat_messages(BOT.into(), 1).await.unwrap()[0].message.text, "new");
+    store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap();
+    assert!(!store.edit_chat_message(BOT.into(), edited.clone()).await.unwrap());
+    let unknown = ChatMessage { id: "C1:9".into(), ..edited };
+    assert!(!store.edit_chat_message(BOT.into(), unknown).await.unwrap());
+}
+
+fn answer(schedule: cowhand_core::id::ScheduleId, id: &str, conversation: &str, second: i64) -> ChatAnswer {
+    let origin = AnswerOrigin {
+        platform: ChatPlatform::Slack,
+        place: place("C1"),
+        message: id.into(),
+        author: user("U1"),
+        text: "text".into(),
+        url: String::new(),
+    };
+    ChatAnswer {
+        schedule,
+        key: key(id),
+        agent: "coder".parse().unwrap(),
+        origin,
+        conversation: conversation.into(),
+        created_at: at(second),
+        progress: AnswerProgress::default(),
+        waiting_note: None,
+        node: None,
+    }
+}
+
+async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let (first, second, other) = (
+        answer(schedule, "C1:1", "slack C1", 1),
+        answer(schedule, "C1:2", "slack C1", 2),
+        answer(schedule, "C1:3", "slack C1/3", 3),
+    );
+    for answer in [&second, &first, &other, &first] {
+        store.open_chat_answer(answer.clone()).await.unwrap();
+    }
+    let coder = || first.agent.clone();
+    let mut open = store.open_chat_conversations().await.unwrap();
+    open.sort();
+    assert_eq!(open, [(coder(), "slack C1".to_owned()), (coder(), "slack C1/3".to_owned())]);
+    let first_open = async || store.first_open_chat_answer(coder(), "slack C1".into()).await.unwrap();
+    assert_eq!(first_open().await, Some(first.clone()));
+
+    // A progress of the posts means that the sender no longer waits.
+    let without_note = async || {
+        let answers = store.chat_answers_without_note(at(3), 10).await.unwrap();
+        answers.into_iter().map(|answer| answer.origin.message).collect::<Vec<_>>()
+    };
+    assert_eq!(without_note().await, ["C1:1", "C1:2"]);
+    let progress = AnswerProgress { posted: 1, ..AnswerProgress::default() };
+    store.save_chat_answer(schedule, first.key.clone(), progress.clone(), "n1".into()).await.unwrap();
+    assert_eq!(without_note().await, ["C1:2"]);
+    store.save_waiting_note(schedule, second.key.clone(), "C1:77".into()).await.unwrap();
+    assert!(without_note().await.is_empty());
+    let saved = ChatAnswer { progress, node: Some("n1".into()), ..first.clone() };
+    assert_eq!(store.chat_answer(schedule, first.key.clone()).await.unwrap(), Some(saved.clone()));
+
+    store.end_chat_answer(schedule, first.key.clone(), at(9)).await.unwrap();
+    let second = ChatAnswer { waiting_note: Some("C1:77".into()), ..second };
+    assert_eq!(first_open().await, Some(second.clone()));
+    assert_eq!(store.chat_answers_of_message("C1:1".into()).await.unwrap(), [saved.clone()]);
+    let of_conversation = store.chat_answers_of_conversation(coder(), "slack C1".into(), 10).await.unwrap();
+    assert_eq!(of_conversation, [second, saved]);
+    let count = async |since| store.chat_messages_of_author("U1".into(), coder(), at(since)).await.unwrap();
+    assert_eq!(
+        (count(0).await, count(2).await, count(9).await),
+        ((3, Some(at(1))), (2, Some(at(2))), (0, None))
+    );
+
+    let firing = NewFiring {
+        schedule,
+        key: first.key.clone(),
+        due: at(1),
+        decision: Decision::Run(new_job()),
+        note: None,
+    };
+    let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else { panic!() };
+    let jobs = async |since| store.jobs_of_chat_author("U1".into(), coder(), at(since)).await.unwrap();
+    assert_eq!((jobs(0).await, jobs(2).await), (vec![job.id().clone()], vec![]));
+
+    assert_eq!(store.forget_chat_answers(at(9)).await.unwrap(), 0);
+    assert_eq!(store.forget_chat_answers(at(10)).await.unwrap(), 1);
+}
+
+async fn an_ended_answer_does_not_change(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let ended = answer(schedule, "C1:1", "slack C1", 1);
+    store.open_chat_answer(ended.clone()).await.unwrap();
+    store.end_chat_answer(schedule, ended.key.clone(), at(2)).await.unwrap();
+    let progress = AnswerProgress { posted: 9, ..AnswerProgress::default() };
+    store.save_chat_answer(schedule, ended.key.clone(), progress, "n1".into()).await.unwrap();
+    store.open_chat_answer(ended.clone()).await.unwrap();
+    assert_eq!(store.chat_answer(schedule, ended.key.clone()).await.unwrap(), Some(ended));
+    assert!(store.open_chat_conversations().await.unwrap().is_empty());
+}
+
+async fn one_node_has_a_bot(db: TestDb) {
+    let store = db.open().await;
+    let used_by = || (ChatPlatform::Discord, vec!["coder".parse().unwrap()]);
+    let lease = SignedDuration::from_secs(30);
+    let hold_at = async |node: &str, second| {
+        store.hold_chat_bot("b".into(), node.into(), used_by(), lease, at(second)).await.unwrap()
+    };
+    let hold = async |node: &str| hold_at(node, 0).await;
+    assert!(hold("n1").await);
+    assert!(!hold("n2").await, "the other node has it");
+    assert!(hold("n1").await, "a renewal");
+    let connected = ChatBotState::Connected { account: "cow".into() };
+    store.set_chat_bot_state("b".into(), "n2".into(), ChatBotState::Stopped, at(1)).await.unwrap();
+    store.set_chat_bot_state("b".into(), "n1".into(), connected.clone(), at(2)).await.unwrap();
+    let state = async || {
+        let bots = store.chat_bots().await.unwrap();
+        (bots[0].node.clone(), bots[0].state.clone(), bots[0].changed_at)
+    };
+    assert_eq!(state().await, ("n1".to_owned(), connected.clone(), at(2)), "only its node records the state");
+    assert!(hold("n1").await);
+    assert_eq!(state().await.1, connected, "a renewal keeps the state");
+    store.release_chat_bot("b".into(), "n1".into(), at(3)).await.unwrap();
+    assert_eq!(state().await.1, ChatBotState::Stopped);
+    assert!(hold_at("n2", 3).await);
+    assert_eq!(state().await.0, "n2");
+    assert!(!hold_at("n1", 32).await);
+    assert!(hold_at("n1", 33).await, "its lease has expired");
+    store.drop_chat_bot("b".into()).await.unwrap();
+    assert!(store.chat_bots().await.unwrap().is_empty());
+}
+
+async fn asks_of_a_chat_are_open_until_their_posts_are_closed(db: TestDb) {
+    let store = db.open().await;
+    let ask = |number| AskId { job: "job-2026-01-05-a1b2c3".parse().unwrap(), number };
+    store.chat_ask_posted(ask(1), "tried".into()).await.unwrap();
+    store.chat_ask_posted(ask(1), "posted".into()).await.unwrap();
+    store.chat_ask_posted(ask(2), "second".into()).await.unwrap();
+    let open = store.open_chat_asks().await.unwrap();
+    assert_eq!(open, [(ask(1), "posted".to_owned()), (ask(2), "second".to_owned())]);
+    store.chat_ask_closed(ask(1)).await.unwrap();
+    assert_eq!(store.open_chat_asks().await.unwrap().len(), 1);
+    assert!(store.is_chat_ask(ask(1)).await.unwrap());
+    assert!(!store.is_chat_ask(ask(3)).await.unwrap());
+}
+
+async fn a_reset_counts_for_its_conversation(db: TestDb) {
+    let store = db.open().await;
+    let coder = || "coder".parse().unwrap();
+    let resets = async |chat: &str| store.chat_resets(coder(), chat.into()).await.unwrap();
+    assert_eq!(resets("slack C1").await, 0);
+    store.reset_chat(coder(), "slack C1".into(), at(1)).await.unwrap();
+    store.reset_chat(coder(), "slack C1".into(), at(2)).await.unwrap();
+    assert_eq!((resets("slack C1").await, resets("slack C2").await), (2, 0));
+}
