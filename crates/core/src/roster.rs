@@ -21,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::ask::ASK_TIMEOUT;
 use crate::breaker::Breaker;
 use crate::budget::{Budget, UsageReporting};
+use crate::chat::settings::AgentChat;
 use crate::filter::Filter;
 use crate::followup::Followups;
 use crate::hook::Hooks;
@@ -142,8 +143,8 @@ pub struct Agent {
     pub retention: Retention,
     /// Spend limits of the agent.
     pub budget: Budget,
-    /// Names of the environment variables that `chat` names for its tokens and keys.
-    pub chat_secret_variables: Vec<String>,
+    /// How people talk to it in a chat; none if they cannot.
+    pub chat: Option<AgentChat>,
 }
 
 /// Default of `instances.max_concurrent`.
@@ -388,7 +389,7 @@ impl Agent {
             idle_timeout: Timeout::IDLE,
             retention: Retention::default(),
             budget: Budget::default(),
-            chat_secret_variables: Vec::new(),
+            chat: None,
         }
     }
 }

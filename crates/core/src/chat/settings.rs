@@ -189,6 +189,17 @@ impl AgentChat {
     pub fn on(&self, platform: ChatPlatform) -> Option<&PlatformChat> {
         self.platforms.iter().find(|chat| chat.platform == platform)
     }
+
+    /// Returns the names of the environment variables that contain the tokens of its bots and the keys of its speech
+    /// services.
+    pub fn secret_variables(&self) -> impl Iterator<Item = &str> {
+        self.platforms.iter().flat_map(|chat| {
+            let voice = chat.voice.as_ref().map(|voice| voice.key_env.as_str());
+            [Some(chat.bot.token_env.as_str()), chat.bot.app_token_env.as_deref(), voice]
+                .into_iter()
+                .flatten()
+        })
+    }
 }
 
 impl Default for DirectRules {

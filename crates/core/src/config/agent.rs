@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::herdctl;
+use super::{chat, herdctl};
 use crate::ask::ASK_TIMEOUT;
 use crate::hook::{
     HOOK_RETRIES, Hook, HookAction, Hooks, SHELL_HOOK_TIMEOUT, SLACK_TOKEN_VARIABLE, WEBHOOK_TIMEOUT,
@@ -19,8 +19,8 @@ use crate::runtime::{ClaudeSettings, Plugin};
 use crate::sandbox::Sandbox;
 use crate::session::{SESSION_EXPIRES_AFTER, Session, expiry};
 use crate::shape::{
-    AgentConfig, Chat, Discord, Fallback, HookActionConfig, HookConfig, HooksConfig, McpServerConfig,
-    PluginConfig, SessionConfig, Slack,
+    AgentConfig, Fallback, HookActionConfig, HookConfig, HooksConfig, McpServerConfig, PluginConfig,
+    SessionConfig,
 };
 use crate::workspace::Isolation;
 
@@ -85,7 +85,7 @@ impl Agent {
             idle_timeout: inherited.idle_timeout.unwrap_or(Timeout::IDLE),
             retention: inherited.retention.unwrap_or_default(),
             budget: inherited.budget.unwrap_or_default(),
-            chat_secret_variables: config.chat.map(chat_secret_variables).unwrap_or_default(),
+            chat: config.chat.and_then(chat::settings),
             ..Self::new(name)
         }
     }
@@ -109,17 +109,6 @@ fn session(config: &SessionConfig) -> Session {
         policy: config.policy.unwrap_or_default(),
         expires: config.expires.as_deref().and_then(expiry).unwrap_or(SESSION_EXPIRES_AFTER),
     }
-}
-
-/// Returns the names of the environment variables that contain the secrets of `chat`.
-fn chat_secret_variables(chat: Chat) -> Vec<String> {
-    let of_discord = |discord: Discord| {
-        let voice = discord.options.voice.and_then(|voice| voice.api_key_env);
-        [Some(discord.bot_token_env), voice]
-    };
-    let of_slack = |slack: Slack| [slack.options.bot_token_env, slack.options.app_token_env];
-    let of_discord = chat.discord.map(of_discord).into_iter().flatten();
-    of_discord.chain(chat.slack.map(of_slack).into_iter().flatten()).flatten().collect()
 }
 
 impl From<McpServerConfig> for McpServer {

@@ -84,7 +84,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the value of a key, and reports a key that is pending, without effect, renamed or not allowed in this
+    /// Checks the value of a key, and reports a key that is without effect, renamed or not allowed in this
     /// file.
     fn property(&mut self, entry: &mut Entry, property: &'static Property) -> Option<Json> {
         if !entry.node.is_null() {
@@ -106,9 +106,6 @@ impl Checker<'_> {
     }
 
     fn remarks(&mut self, at: Location, property: &Property) {
-        if let Some(pending) = property.pending {
-            self.warning(at, format!("`{}` is accepted, but {pending}", self.written()), None);
-        }
         if let Some(instead) = property.herdctl {
             self.warning(at, format!("`{}` has no effect here: {instead}", self.written()), None);
         }

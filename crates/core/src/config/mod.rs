@@ -12,6 +12,7 @@
 
 mod agent;
 mod allowed_keys;
+mod chat;
 mod checks;
 mod compose;
 pub mod editor;

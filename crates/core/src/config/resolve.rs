@@ -18,7 +18,7 @@ use crate::policy::{Retry, Timeout};
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
 use crate::shape;
-use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError, TriggerKind};
+use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
 
 /// Result of resolving an agent.
@@ -259,6 +259,11 @@ fn assemble(
     let written = std::mem::take(&mut config.schedules);
     let schedules = self::schedules(loader, draft, &name, written, shown);
     let inherits_environment = draft.herdctl && herdctl::inherits_environment(&config);
+    if draft.herdctl
+        && let Some(chat) = &mut config.chat
+    {
+        herdctl::admit_everyone(chat);
+    }
     Agent { schedules, directory, inherits_environment, ..Agent::from_config(name, config) }
 }
 
@@ -321,12 +326,6 @@ fn schedule(
             .problems
             .add(Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.end_at"))));
     }
-    if let Some(pending) = not_fired_yet(&trigger) {
-        let at = schedule_at(draft, name.as_str());
-        let message = format!("`type: {}` is accepted, but {pending}", trigger.type_name());
-        let problem = Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.type")));
-        loader.problems.add(Problem { severity: Severity::Warning, ..problem });
-    }
     let mut zone = loader.environment.zone.clone();
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
@@ -381,12 +380,6 @@ fn adopted(
             None
         }
     }
-}
-
-/// Returns a note for trigger types whose deliveries the daemon does not receive yet. A program that uses the library
-/// can pass on such deliveries, and a person can fire the schedule by hand.
-fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
-    matches!(trigger.kind(), TriggerKind::Chat).then_some("chat is not connected yet")
 }
 
 fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {

@@ -66,8 +66,6 @@ pub(super) struct Property {
     pub is_address: bool,
     pub is_partial: bool,
     pub is_fleet_only: bool,
-    /// Reason why the key has no effect yet; `None` if it has an effect.
-    pub pending: Option<&'static str>,
     /// Text of the warning that this key of herdctl has no effect: what to write instead, or why nothing is needed.
     pub herdctl: Option<&'static str>,
     pub schema: SchemaRef,
@@ -157,7 +155,6 @@ impl Compiler {
             is_address: has("x-address") || word(schema, "format") == Some("uri"),
             is_partial: has("x-partial"),
             is_fleet_only: has("x-fleet-only"),
-            pending: word(schema, "x-pending"),
             herdctl: word(schema, "x-herdctl"),
             schema: self.node(schema),
         }

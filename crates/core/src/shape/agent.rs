@@ -53,7 +53,7 @@ pub struct AgentConfig {
     pub default_prompt: Option<String>,
     /// Schedules by name.
     pub schedules: IndexMap<String, ScheduleConfig>,
-    #[schemars(extend("x-pending" = "chat is not connected yet"))]
+    /// How people talk to the agent in a chat.
     pub chat: Option<Chat>,
     /// Actions after the end of a job.
     pub hooks: Option<HooksConfig>,

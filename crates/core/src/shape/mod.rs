@@ -8,7 +8,6 @@
 //! - `x-secret`: never shown; on a map, none of its values is shown.
 //! - `x-address`: an address, which may contain a password even if it is mistyped; `format` of `uri` means the same.
 //! - `x-path`: a path, relative to the file that names it; the loader resolves it.
-//! - `x-pending`: accepted, but without effect yet; a warning says so.
 //! - `x-herdctl`: accepted because herdctl accepts it; it has no effect here.
 //! - `x-partial`: below here any key may be missing, because a merge may add it.
 //! - `x-fleet-only`: not allowed in an agent's own file.
@@ -29,7 +28,11 @@ pub use agent::{
     AgentConfig, Fallback, Identity, InheritedSettings, Instances, PluginConfig, PluginKind, Repository,
     SessionConfig, WorkingDirectory,
 };
-pub use chat::{Chat, Discord, Slack};
+pub use chat::{
+    ActivityType, AssistantMessages, Attachments, Channel, Chat, ChatMode, ChatOutputConfig,
+    CommandRegistration, CommandScope, DirectMessages, Discord, Guild, LogLevel, PlatformOptions, Presence,
+    Skill, Slack, Voice,
+};
 pub use docker::{Docker, DockerNetwork, WorkspaceMode};
 pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, MessageGrouping, Web, Webhooks};
 pub use hooks::{HookActionConfig, HookConfig, HooksConfig};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use cowhand_core::chat::settings::AgentChat;
 use cowhand_core::config::ShownConfig;
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::TriggerConfig;
@@ -16,7 +17,8 @@ const ENDING: &str = "_env";
 pub fn variables(roster: &Roster, shown: Option<&ShownConfig>) -> Vec<String> {
     let mut names = BTreeSet::new();
     for agent in &roster.agents {
-        names.extend(agent.chat_secret_variables.iter().cloned());
+        let of_chat = agent.chat.iter().flat_map(AgentChat::secret_variables);
+        names.extend(of_chat.map(str::to_owned));
         look_in_part(agent.work_source.as_ref(), &mut names);
         look_in_part(agent.trust.as_ref(), &mut names);
         if agent.hooks.all().next().is_some() {

@@ -1,11 +1,13 @@
 //! Translation of the forms of the config that only herdctl has. If herdctl only has another name for a key, this name
 //! is an alias of the key in [`crate::shape`].
 
+mod chat;
 mod docker;
 mod web;
 
 use std::path::Path;
 
+pub(super) use chat::admit_everyone;
 pub(super) use docker::sandbox;
 pub(super) use web::apply as apply_web;
 
