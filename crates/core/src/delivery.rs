@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::filter::matches;
@@ -38,7 +39,8 @@ pub struct Message {
 }
 
 /// Parts of a chat message that not every sender knows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MessageDetails {
     /// Conversation whose session the job continues; none means the thread or the channel of the message.
     pub conversation: Option<String>,

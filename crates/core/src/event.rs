@@ -115,6 +115,9 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         not_before: Option<Timestamp>,
     },
+    /// The author of the chat message edited it before the job started. The job has a new prompt.
+    #[serde(rename = "job:edited")]
+    JobEdited,
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
@@ -331,6 +334,7 @@ impl Fact {
             Self::JobRequeued { .. } => "job:requeued",
             Self::JobRescheduled { .. } => "job:rescheduled",
             Self::JobRetrying { .. } => "job:retrying",
+            Self::JobEdited => "job:edited",
             Self::JobParked { .. } => "job:parked",
             Self::JobCancelling { .. } => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",

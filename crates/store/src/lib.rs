@@ -28,6 +28,7 @@ mod cancellation;
 mod cancelled_by;
 mod chat_answers;
 mod chat_bots;
+mod chat_edits;
 mod chat_messages;
 mod claims;
 mod cursors;
@@ -88,6 +89,7 @@ pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use chat_answers::ChatAnswer;
 pub use chat_bots::{ChatBotRecord, ChatBotState};
+pub use chat_edits::ChatEdit;
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
@@ -299,6 +301,7 @@ fn all_statements() -> Vec<Statement> {
         cancellation::ALL,
         chat_answers::ALL,
         chat_bots::ALL,
+        chat_edits::ALL,
         chat_messages::ALL,
         claims::ALL,
         cursors::ALL,

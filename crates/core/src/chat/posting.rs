@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ChatPlace, ChatPlatform, ChatUser};
+use crate::delivery::MessageDetails;
 use crate::id::JobId;
 
 /// The message that is answered.
@@ -17,6 +18,8 @@ pub struct AnswerOrigin {
     pub author: ChatUser,
     /// Text of the message, for a retry.
     pub text: String,
+    /// Other parts of the prompt, for a retry or after an edit.
+    pub details: MessageDetails,
     /// Link to the message; empty if there is none.
     pub url: String,
 }

@@ -3,10 +3,12 @@
 use cowhand_core::ask::AskId;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
-use cowhand_core::trigger::{FiringKey, Occurrence};
-use cowhand_store::{ChatAnswer, ChatBotState, Decision, Fired, NewFiring};
+use cowhand_core::delivery::MessageDetails;
+use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
+use cowhand_store::{ChatAnswer, ChatBotState, ChatEdit, Claim, Decision, Fired, NewFiring, TakePreparing};
 use jiff::SignedDuration;
 
+use crate::conformance::event_types;
 use crate::{TestDb, at, new_job, on_both, with_schedule};
 
 on_both! {
@@ -17,6 +19,8 @@ on_both! {
     one_node_has_a_bot,
     asks_of_a_chat_are_open_until_their_posts_are_closed,
     a_reset_counts_for_its_conversation,
+    an_edit_replaces_the_prompt_of_a_job_that_has_not_started,
+    an_edit_replaces_the_text_of_a_firing_that_is_not_prepared,
 }
 
 const BOT: &str = "slack:B1";
@@ -95,6 +99,7 @@ fn answer(schedule: cowhand_core::id::ScheduleId, id: &str, conversation: &str, 
         message: id.into(),
         author: user("U1"),
         text: "text".into(),
+        details: MessageDetails::default(),
         url: String::new(),
     };
     ChatAnswer {
@@ -233,4 +238,50 @@ async fn a_reset_counts_for_its_conversation(db: TestDb) {
     store.reset_chat(coder(), "slack C1".into(), at(1)).await.unwrap();
     store.reset_chat(coder(), "slack C1".into(), at(2)).await.unwrap();
     assert_eq!((resets("slack C1").await, resets("slack C2").await), (2, 0));
+}
+
+fn edited(text: &str) -> (FiringContext, Option<String>) {
+    let task = cowhand_core::trigger::Task { body: text.into(), ..Default::default() };
+    (FiringContext { task, ..FiringContext::default() }, Some(format!("Do {text}")))
+}
+
+fn firing(schedule: cowhand_core::id::ScheduleId, decision: Decision) -> NewFiring {
+    NewFiring { schedule, key: key("C1:1"), due: at(1), decision, note: None }
+}
+
+async fn an_edit_replaces_the_prompt_of_a_job_that_has_not_started(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let edit =
+        async |text: &str| store.edit_chat_firing(schedule, key("C1:1"), edited(text), at(3)).await.unwrap();
+    assert_eq!(edit("a").await, ChatEdit::TooLate, "there is no firing");
+    let fired = store.fire_once(firing(schedule, Decision::Run(new_job())), at(2)).await.unwrap();
+    let Fired::Recorded(Some(job)) = fired else { panic!() };
+    assert_eq!(edit("b").await, ChatEdit::Replaced);
+    let prompt = async || store.job(job.id().clone()).await.unwrap().unwrap().prompt().unwrap().to_owned();
+    assert_eq!(prompt().await, "Do b");
+    assert!(event_types(&store).await.contains(&"job:edited"));
+    let lease = SignedDuration::from_mins(1);
+    let claim = store.claim(job.id().clone(), 100, "n1".into(), lease, at(4)).await.unwrap();
+    assert!(matches!(claim, Claim::Claimed { .. }));
+    assert_eq!(edit("c").await, ChatEdit::TooLate);
+    assert_eq!(prompt().await, "Do b");
+}
+
+async fn an_edit_replaces_the_text_of_a_firing_that_is_not_prepared(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    store.fire_once(firing(schedule, Decision::Prepare(edited("a").0)), at(2)).await.unwrap();
+    let edit = async |text: &str, second| {
+        store.edit_chat_firing(schedule, key("C1:1"), edited(text), at(second)).await.unwrap()
+    };
+    assert_eq!(edit("b", 3).await, ChatEdit::Replaced);
+    let take = async |second| {
+        let taken =
+            store.take_preparing(schedule, key("C1:1"), "n1".into(), at(second + 10), at(second)).await;
+        let TakePreparing::Ours(preparation) = taken.unwrap() else { panic!() };
+        preparation.context.task.body
+    };
+    assert_eq!(take(4).await, "b");
+    assert_eq!(edit("c", 5).await, ChatEdit::Preparing);
+    assert_eq!(edit("d", 15).await, ChatEdit::Replaced, "its lease has expired");
+    assert_eq!(take(16).await, "d");
 }
