@@ -30,9 +30,16 @@ pub struct Message {
     pub channel: String,
     /// Thread within the channel, if the platform has threads and the message is in one.
     pub thread: Option<String>,
+    /// Id of the author.
     pub author: String,
+    /// Name of the author for people; empty if it is not known.
+    pub author_name: String,
     pub text: String,
     pub url: String,
+    /// Files that were sent with it, one in each item, as the prompt describes them.
+    pub attachments: Vec<String>,
+    /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
+    pub earlier_messages: String,
 }
 
 /// Decision of a trigger about a delivery.
@@ -62,10 +69,13 @@ impl Delivery {
             (Self::Webhook(webhook), TriggerConfig::Webhook { events, .. }) => {
                 events.is_empty() || events.iter().any(|event| webhook.is(event))
             }
-            (Self::Chat(message), TriggerConfig::Chat { platform, channel, pattern }) => {
+            (Self::Chat(message), TriggerConfig::Chat { platform, channel, channels, pattern, patterns }) => {
+                let (mut channels, mut patterns) =
+                    (channels.iter().chain(channel).peekable(), patterns.iter().chain(pattern).peekable());
                 platform.is_none_or(|platform| platform == message.platform)
-                    && channel.as_ref().is_none_or(|channel| *channel == message.channel)
-                    && matches(pattern.as_deref(), &message.text)
+                    && (channels.peek().is_none() || channels.any(|channel| *channel == message.channel))
+                    && (patterns.peek().is_none()
+                        || patterns.any(|pattern| matches(Some(pattern), &message.text)))
             }
             _ => return Reception::WrongType,
         };
@@ -181,12 +191,17 @@ impl Message {
 
     fn task(self, now: Timestamp) -> Task {
         let platform = self.platform();
-        let Self { id, channel, thread, author, text, url, .. } = self;
+        let Self {
+            id, channel, thread, author, author_name, text, url, attachments, earlier_messages, ..
+        } = self;
         let metadata = [
             ("platform", platform.to_owned()),
             ("channel", channel),
             ("thread", thread.unwrap_or_default()),
             ("author", author),
+            ("author_name", author_name),
+            ("attachments", attachments.join("\n")),
+            ("earlier_messages", earlier_messages),
             ("timestamp", now.to_string()),
         ];
         let title = text.lines().next().unwrap_or_default().to_owned();
@@ -228,9 +243,12 @@ mod tests {
             id: "1.2".into(),
             channel: "C1".into(),
             thread: None,
-            author: "ann".into(),
+            author: "U1".into(),
+            author_name: "ann".into(),
             text: text.into(),
             url: String::new(),
+            attachments: vec!["plan.txt".into(), "photo.png".into()],
+            earlier_messages: String::new(),
         })
     }
 
@@ -277,6 +295,12 @@ mod tests {
             (message("!going"), r#"{"type":"chat","pattern":"^!go\\b"}"#, Unwanted),
             (message("!go"), r#"{"type":"chat","platform":"discord"}"#, Unwanted),
             (message("!go"), r#"{"type":"chat","channel":"C2"}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","channels":["C2","C1"]}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","channels":["C2"],"channel":"C1"}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","channels":["C2","C3"]}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","patterns":["^x","^!"]}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","patterns":["^x"],"pattern":"go$"}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","patterns":["^x","y"]}"#, Unwanted),
             (message("!go"), r#"{"type":"webhook"}"#, WrongType),
         ] {
             let trigger = serde_json::from_str(trigger).unwrap();
@@ -352,6 +376,12 @@ mod tests {
             (task.title.as_str(), task.body.as_str(), task.source_id.as_str()),
             ("!go", "!go\nplease", "1.2")
         );
-        assert_eq!(task.metadata["author"], "ann");
+        assert_eq!(
+            json!(task.metadata),
+            json!({
+                "platform": "slack", "channel": "C1", "author": "U1", "author_name": "ann",
+                "attachments": "plan.txt\nphoto.png", "timestamp": "2026-01-05T09:00:00Z",
+            })
+        );
     }
 }

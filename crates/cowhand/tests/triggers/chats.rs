@@ -54,6 +54,9 @@ async fn say(fleet: &Fleet, id: &str, channel: &str, thread: Option<&str>, text:
         author: "ann".to_owned(),
         text: text.to_owned(),
         url: String::new(),
+        author_name: String::new(),
+        attachments: Vec::new(),
+        earlier_messages: String::new(),
     });
     match fleet.deliver(&name("a"), &"chat".parse().unwrap(), delivery).await.unwrap() {
         Delivered::New(job) => job.id().clone(),

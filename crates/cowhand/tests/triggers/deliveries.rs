@@ -23,6 +23,9 @@ fn message(id: &str, text: &str) -> Delivery {
         author: "ann".to_owned(),
         text: text.to_owned(),
         url: String::new(),
+        author_name: String::new(),
+        attachments: Vec::new(),
+        earlier_messages: String::new(),
     })
 }
 

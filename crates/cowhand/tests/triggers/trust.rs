@@ -243,6 +243,9 @@ async fn trust_applies_to_lists_and_chats() {
             author: author.to_owned(),
             text,
             url,
+            author_name: String::new(),
+            attachments: Vec::new(),
+            earlier_messages: String::new(),
         };
         deliver(&fleet, "chat", Delivery::Chat(message)).await;
         let row = settled(&fleet, "chat", author).await;

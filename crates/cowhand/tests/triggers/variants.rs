@@ -74,6 +74,9 @@ async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
                 author: "ann".into(),
                 text: "hello".into(),
                 url: String::new(),
+                author_name: String::new(),
+                attachments: Vec::new(),
+                earlier_messages: String::new(),
             };
             fleet.deliver(&name("a"), &schedule, Delivery::Chat(message)).await.unwrap();
         }
