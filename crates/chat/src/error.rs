@@ -21,3 +21,13 @@ pub enum ChatError {
     #[error("the file has more than {limit} bytes")]
     TooLarge { limit: u64 },
 }
+
+impl ChatError {
+    /// Returns whether the same request may succeed later.
+    pub const fn is_temporary(&self) -> bool {
+        match self {
+            Self::RateLimited { .. } | Self::Unavailable { .. } => true,
+            Self::Revoked { .. } | Self::Refused { .. } | Self::TooLarge { .. } => false,
+        }
+    }
+}

@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub mod access;
 pub mod posting;
+pub mod prompt;
 pub mod settings;
 
 pub use crate::trigger::ChatPlatform;

@@ -44,11 +44,11 @@ pub struct Message {
 pub struct MessageDetails {
     /// Conversation whose session the job continues; none means the thread or the channel of the message.
     pub conversation: Option<String>,
-    /// Name of the author for people.
+    /// Name of the author for people; empty if it is not known.
     pub author_name: String,
-    /// Attachments of the message, as the prompt describes them.
-    pub attachments: String,
-    /// Earlier messages of the channel, as the prompt shows them.
+    /// Files that were sent with the message, one in each item, as the prompt describes them.
+    pub attachments: Vec<String>,
+    /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
     pub earlier_messages: String,
 }
 
@@ -79,10 +79,13 @@ impl Delivery {
             (Self::Webhook(webhook), TriggerConfig::Webhook { events, .. }) => {
                 events.is_empty() || events.iter().any(|event| webhook.is(event))
             }
-            (Self::Chat(message), TriggerConfig::Chat { platform, channel, pattern }) => {
+            (Self::Chat(message), TriggerConfig::Chat { platform, channel, channels, pattern, patterns }) => {
+                let (mut channels, mut patterns) =
+                    (channels.iter().chain(channel).peekable(), patterns.iter().chain(pattern).peekable());
                 platform.is_none_or(|platform| platform == message.platform)
-                    && channel.as_ref().is_none_or(|channel| *channel == message.channel)
-                    && matches(pattern.as_deref(), &message.text)
+                    && (channels.peek().is_none() || channels.any(|channel| *channel == message.channel))
+                    && (patterns.peek().is_none()
+                        || patterns.any(|pattern| matches(Some(pattern), &message.text)))
             }
             _ => return Reception::WrongType,
         };
@@ -195,7 +198,7 @@ impl Message {
             ("thread", thread.unwrap_or_default()),
             ("author", author),
             ("author_name", details.author_name),
-            ("attachments", details.attachments),
+            ("attachments", details.attachments.join("\n")),
             ("earlier_messages", details.earlier_messages),
             ("timestamp", now.to_string()),
         ];
@@ -246,10 +249,14 @@ mod tests {
             id: "1.2".into(),
             channel: "C1".into(),
             thread: None,
-            author: "ann".into(),
+            author: "U1".into(),
             text: text.into(),
             url: String::new(),
-            details: MessageDetails::default(),
+            details: MessageDetails {
+                author_name: "ann".into(),
+                attachments: vec!["plan.txt".into(), "photo.png".into()],
+                ..MessageDetails::default()
+            },
         })
     }
 
@@ -296,6 +303,12 @@ mod tests {
             (message("!going"), r#"{"type":"chat","pattern":"^!go\\b"}"#, Unwanted),
             (message("!go"), r#"{"type":"chat","platform":"discord"}"#, Unwanted),
             (message("!go"), r#"{"type":"chat","channel":"C2"}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","channels":["C2","C1"]}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","channels":["C2"],"channel":"C1"}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","channels":["C2","C3"]}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","patterns":["^x","^!"]}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","patterns":["^x"],"pattern":"go$"}"#, Wanted),
+            (message("!go"), r#"{"type":"chat","patterns":["^x","y"]}"#, Unwanted),
             (message("!go"), r#"{"type":"webhook"}"#, WrongType),
         ] {
             let trigger = serde_json::from_str(trigger).unwrap();
@@ -371,6 +384,12 @@ mod tests {
             (task.title.as_str(), task.body.as_str(), task.source_id.as_str()),
             ("!go", "!go\nplease", "1.2")
         );
-        assert_eq!(task.metadata["author"], "ann");
+        assert_eq!(
+            json!(task.metadata),
+            json!({
+                "platform": "slack", "channel": "C1", "author": "U1", "author_name": "ann",
+                "attachments": "plan.txt\nphoto.png", "timestamp": "2026-01-05T09:00:00Z",
+            })
+        );
     }
 }

@@ -36,7 +36,7 @@ use crate::retention::Retention;
 use crate::runtime::{ClaudeSettings, Runtime};
 use crate::sandbox::{ContainerSandbox, RequestedSandbox, SandboxRules};
 use crate::server::ServerConfig;
-use crate::session::Session;
+use crate::session::{Session, SessionPolicy};
 use crate::traces::TracesConfig;
 use crate::trigger::{Driver, FiringContext, TriggerConfig};
 use crate::trust::{self, Trust};
@@ -274,8 +274,19 @@ impl Agent {
         if self.runtime() == Runtime::Command {
             return None;
         }
-        let key = self.session.policy.key(item, chat)?;
+        let key = self.session_of(chat).policy.key(item, chat)?;
         Some(if confined { format!("confined {key}") } else { key })
+    }
+
+    /// Returns the session settings of a job of this conversation, if it belongs to one. The jobs of a chat for which the
+    /// agent has settings continue one session for each conversation, whatever the session policy of the agent is.
+    pub fn session_of(&self, chat: Option<&str>) -> Session {
+        let platform = chat.and_then(|chat| chat.split_once(' ')?.0.parse().ok());
+        let settings = platform.and_then(|platform| self.chat.as_ref()?.on(platform));
+        settings.map_or(self.session, |settings| Session {
+            policy: SessionPolicy::PerChat,
+            expires: settings.session_expires,
+        })
     }
 
     /// Returns the session key of one of its jobs.

@@ -69,14 +69,23 @@ pub enum TriggerConfig {
     },
     /// Fires on a chat message.
     Chat {
+        /// Platform of the message; unset means any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         platform: Option<ChatPlatform>,
+        /// One more channel, besides `channels`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
-        /// Regular expression that the message has to match.
+        /// Ids of channels; without any, messages in all channels count.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        channels: Vec<String>,
+        /// One more regular expression, besides `patterns`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("format" = "regex"))]
         pattern: Option<String>,
+        /// Regular expressions, one of which the message has to match; without any, all messages count.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schemars(extend("items" = { "type": "string", "format": "regex" }))]
+        patterns: Vec<String>,
     },
     /// Fires only by hand.
     Manual {},
@@ -357,6 +366,7 @@ pub(crate) mod tests {
         ("manual", r#"{ "type": "manual" }"#),
         ("interval", r#"{ "type": "interval", "interval": "5m" }"#),
         ("chat", r#"{ "type": "chat", "platform": "slack", "channel": "C42", "pattern": "^!triage" }"#),
+        ("chat", r#"{ "type": "chat", "channels": ["C42", "C43"], "patterns": ["^!triage", "deploy"] }"#),
         ("custom", r#"{ "type": "custom", "name": "inbox", "with": { "folder": "in" } }"#),
     ];
 

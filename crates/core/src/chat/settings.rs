@@ -184,6 +184,14 @@ pub struct ChatSkill {
     pub description: String,
 }
 
+impl ChatAccess {
+    /// Checks whether a list names somebody who may talk to the agent.
+    pub const fn lists_somebody(&self) -> bool {
+        let Self { users, roles, operators, bots, .. } = self;
+        !(users.is_empty() && roles.is_empty() && operators.is_empty() && bots.is_empty())
+    }
+}
+
 impl AgentChat {
     /// Returns the settings for a platform.
     pub fn on(&self, platform: ChatPlatform) -> Option<&PlatformChat> {

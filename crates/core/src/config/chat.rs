@@ -1,8 +1,11 @@
-//! The resolved form of `chat`, with the defaults of each platform applied.
+//! The resolved form of `chat`, with the defaults of each platform applied, and the schedule that an agent with `chat`
+//! gets.
 
 use jiff::SignedDuration;
 
+use super::node::{Entry, Location, Map, Node, Scalar, Value};
 use crate::chat::ChatPlatform;
+use crate::chat::prompt::CHAT_PROMPT;
 use crate::chat::settings::{
     ActivityKind, AgentChat, AnswerMode, AttachmentRules, BotConfig, CONTEXT_MESSAGES, ChatAccess,
     ChatChannel, ChatGuild, ChatOutput, ChatSkill, DirectRules, MessageRate, OutputDetail, PlatformChat,
@@ -25,6 +28,39 @@ const TOOL_RESULT_MAX_LENGTH: u32 = 900;
 const MAX_ATTACHMENT_MIB: f64 = 10.0;
 const MAX_ATTACHMENTS: u32 = 5;
 const ATTACHMENT_TYPES: [&str; 3] = ["image/*", "application/pdf", "text/*"];
+
+/// Name of the schedule for the messages of a chat.
+pub(super) const CHAT_SCHEDULE: &str = "chat";
+
+/// Adds the schedule `chat` to an agent with settings for a platform, unless the agent has a schedule of this name. A
+/// message is no work item, so the schedule does not inherit the work source of the agent.
+pub(super) fn add_schedule(agent: &mut Node) {
+    let Some(chat) = agent.entry("chat") else { return };
+    if ["discord", "slack"].iter().all(|platform| chat.node.entry(platform).is_none()) {
+        return;
+    }
+    let at = chat.key_at;
+    let Value::Map(keys) = &mut agent.value else { return };
+    let empty = || Entry { key_at: at, node: Node::empty_map(at) };
+    let schedules = keys.entries.entry("schedules".to_owned()).or_insert_with(empty);
+    if schedules.node.is_null() {
+        *schedules = empty();
+    }
+    let Value::Map(schedules) = &mut schedules.node.value else { return };
+    if schedules.entries.get(CHAT_SCHEDULE).is_none_or(|written| written.node.is_null()) {
+        let prompt = Scalar { text: CHAT_PROMPT.to_owned(), ..Scalar::default() };
+        let type_and_source = [("type", "chat"), ("work_source", "~")]
+            .map(|(key, word)| (key, Scalar { text: word.to_owned(), plain: true, ..Scalar::default() }));
+        let entries = type_and_source.into_iter().chain([("prompt", prompt)]);
+        let entries = entries.map(|(key, scalar)| (key.to_owned(), entry(at, Value::Scalar(scalar))));
+        let schedule = Map { entries: entries.collect(), ..Map::default() };
+        schedules.entries.insert(CHAT_SCHEDULE.to_owned(), entry(at, Value::Map(schedule)));
+    }
+}
+
+const fn entry(at: Location, value: Value) -> Entry {
+    Entry { key_at: at, node: Node { value, at } }
+}
 
 /// Returns the settings; none if they name no platform.
 pub(super) fn settings(chat: Chat) -> Option<AgentChat> {

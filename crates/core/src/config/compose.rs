@@ -18,7 +18,7 @@ use super::node::{Entry, FileId, Location, Map, Node, Scalar, Sources, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, check};
-use super::{herdctl, resolve};
+use super::{chat, herdctl, resolve};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
@@ -192,6 +192,7 @@ fn agent(
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
+    chat::add_schedule(&mut node);
     if let Some(layers) = layers.filter(|layers| layers.schedule.entries().is_some_and(|own| !own.is_empty()))
     {
         each_schedule(&mut node, |schedule| merge_below(&layers.schedule, schedule));

@@ -141,6 +141,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
     }
     let broken = std::mem::take(&mut loader.broken);
     reference::check(&roster, &loader.agents.drafts, &broken, loader.complete, &mut loader.problems);
+    checks::chat::shared_bots(&roster, &loader.agents.drafts, &mut loader.problems);
     checks::sandbox::report_exposed(&mut loader);
     if loader.complete && broken.is_empty() {
         unused::providers(&mut loader, &roster);
@@ -274,7 +275,7 @@ impl Draft {
             })
         };
         let Value::Map(map) = &mut self.node.value else { return };
-        map.entries.retain(|key, _| matches!(key.as_str(), "name" | "followups" | "schedules"));
+        map.entries.retain(|key, _| matches!(key.as_str(), "name" | "followups" | "schedules" | "chat"));
         if let Some(Value::Map(schedules)) =
             map.entries.get_mut("schedules").map(|entry| &mut entry.node.value)
         {

@@ -13,6 +13,7 @@ use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, Checked, check};
 use super::{checks, herdctl, secret};
+use crate::chat::prompt::CHAT_PROMPT;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout};
 use crate::prompt::{Template, Variables};
@@ -93,12 +94,13 @@ fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
 /// Runs the checks between keys, except the checks that need one of the wrong keys.
 fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wrong: &[String]) {
     type Check = fn(&mut Loader<'_>, &Draft, &Agent);
-    let all: [(&[&str], Check); 5] = [
+    let all: [(&[&str], Check); 6] = [
         (&checks::runtime::NEEDED_KEYS, checks::runtime::check),
         (&checks::sandbox::NEEDED_KEYS, checks::sandbox::check),
         (&checks::budget::NEEDED_KEYS, checks::budget::check),
         (&checks::trust::NEEDED_KEYS, checks::trust::check),
         (&checks::unused::NEEDED_KEYS, checks::unused::check),
+        (&checks::chat::NEEDED_KEYS, checks::chat::check),
     ];
     for (needed, check) in all {
         if !wrong.iter().any(|key| needed.contains(&key.as_str())) {
@@ -326,6 +328,10 @@ fn schedule(
             .problems
             .add(Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.end_at"))));
     }
+    // A prompt of the agent has precedence over the prompt for chats.
+    let has_default = draft.node.entry("default_prompt").is_some();
+    let is_chat = matches!(trigger, TriggerConfig::Chat { .. });
+    let usual_prompt = (is_chat && !has_default).then(|| CHAT_PROMPT.to_owned());
     let mut zone = loader.environment.zone.clone();
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
@@ -343,7 +349,7 @@ fn schedule(
         timing: schedule.timing,
         zone,
         filter: schedule.filter.map(Box::new),
-        prompt: schedule.prompt,
+        prompt: schedule.prompt.or(usual_prompt),
         work_source: schedule.work_source.map(|source| Box::new(source.into())),
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),

@@ -26,14 +26,34 @@ const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
 /// The variable with the result of another job, which is fenced even on one line.
 const RESULT_VARIABLE: &str = "upstream.result";
 
-/// Variables with text of people who open issues, comment or push. `metadata` and `payload` contain everything that was
-/// sent.
-const OUTSIDE_VARIABLES: [&str; 7] =
-    ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
+/// Variables with text of people who open issues, comment, push or write in a chat. `metadata` and `payload` contain
+/// everything that was sent.
+const OUTSIDE_VARIABLES: [&str; 10] = [
+    "title",
+    "body",
+    "issue.title",
+    "issue.body",
+    "head_ref",
+    "author_name",
+    "attachments",
+    "earlier_messages",
+    "metadata",
+    "payload",
+];
 
 /// Further variables whose values come from outside the fleet or from other agents. A value on one line is quoted.
-const QUOTED_VARIABLES: [&str; 7] =
-    ["labels", "issue.labels", "assignee", "url", "issue.url", "upstream.summary", "upstream.work_item"];
+const QUOTED_VARIABLES: [&str; 10] = [
+    "labels",
+    "issue.labels",
+    "assignee",
+    "url",
+    "issue.url",
+    "author",
+    "channel",
+    "thread",
+    "upstream.summary",
+    "upstream.work_item",
+];
 
 /// A parsed and checked prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]

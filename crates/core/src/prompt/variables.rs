@@ -44,6 +44,16 @@ impl Variables {
             "cron" => &["fire_time", "cron_expression"],
             "delay" => &["fire_time", "run_at", "workflow_id"],
             "webhook" => &["github_event", "action", "delivery_id", "issue_number", "pr_number", "timestamp"],
+            "chat" => &[
+                "platform",
+                "channel",
+                "thread",
+                "author",
+                "author_name",
+                "attachments",
+                "earlier_messages",
+                "timestamp",
+            ],
             "github_pull_requests" => &["head_ref", "base_ref", "is_draft"],
             "agent_lifecycle" => &["event_type", "agent_id", "timestamp"],
             "dispatch_result" => &[

@@ -46,7 +46,14 @@ fn a_herdctl_config_becomes_agents_and_schedules() {
     let enabled: Vec<_> = full.schedules.iter().map(|one| (one.name.as_str(), one.enabled)).collect();
     assert_eq!(
         enabled,
-        [("check", true), ("nightly", false), ("weekly", true), ("deploy", true), ("talk", true)]
+        [
+            ("check", true),
+            ("nightly", false),
+            ("weekly", true),
+            ("deploy", true),
+            ("talk", true),
+            ("chat", true)
+        ]
     );
 }
 

@@ -5,6 +5,7 @@
 mod adopting;
 mod budgets;
 mod calendar;
+mod chat;
 mod composing;
 mod herdctl;
 mod hints;

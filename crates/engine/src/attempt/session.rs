@@ -74,7 +74,8 @@ impl AttemptTask {
         let stored = match (&forked, agent.session_key_of(&self.job)) {
             (Some(parent), _) => store.session_of(parent.clone()).await?,
             (None, Some(key)) => {
-                let since = self.now().checked_sub(agent.session.expires).unwrap_or(Timestamp::MIN);
+                let expires = agent.session_of(self.job.chat()).expires;
+                let since = self.now().checked_sub(expires).unwrap_or(Timestamp::MIN);
                 let (agent, job) = (agent.name.clone(), self.job.id().clone());
                 store.newest_session(agent, key, job, since).await?
             }

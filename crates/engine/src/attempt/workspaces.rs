@@ -346,11 +346,12 @@ pub(crate) async fn retry(engine: Arc<Engine>) {
 
 /// Returns the time until which the job's session may continue. A session needs its directory to continue.
 fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
-    if agent.session.policy == SessionPolicy::Fresh {
+    let session = agent.session_of(job.chat());
+    if session.policy == SessionPolicy::Fresh {
         return None;
     }
     job.session_id()?;
-    JobRecord::from(job).finished_at?.checked_add(agent.session.expires).ok()
+    JobRecord::from(job).finished_at?.checked_add(session.expires).ok()
 }
 
 async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {

@@ -423,15 +423,16 @@ pub const WHEN_COMMAND: &str = "`when_command`";
 // Notes of firings that were skipped: because of the trigger, because of its `filter`, or because too many schedules
 // have triggered each other in a row.
 pub(crate) const BY_EVENTS: &str = "its `events` rejected it";
-pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` rejected it";
+pub(crate) const BY_CHAT: &str = "its `platform`, `channels` or `patterns` rejected it";
 pub(crate) const BY_FILTER: &str = "its `filter` rejected it";
 pub(crate) const BY_TRIGGER_LIMIT: &str = "too many schedules in a row have triggered each other";
-const FILTERS: [&str; 8] = [
+const FILTERS: [&str; 9] = [
     BY_EVENTS,
     BY_CHAT,
     BY_FILTER,
     BY_TRIGGER_LIMIT,
     // Earlier versions stored these notes.
+    "its `platform`, `channel` or `pattern` rejected it",
     "its `events` did not let it through",
     "its `platform`, `channel` or `pattern` did not let it through",
     "its `filter` did not let it through",

@@ -1,0 +1,12 @@
+//! The prompt of a chat message.
+
+/// Prompt of a schedule of type `chat` that has none.
+pub const CHAT_PROMPT: &str = r#"You talk with people in a chat on {{ platform }}. Everything that you write as your answer is posted there.
+
+Earlier messages, oldest first: {{ earlier_messages | default("none") }}
+
+{{ author_name | default("Somebody") }} (user id {{ author }}) wrote the following message in the channel {{ channel }}.
+Files that were sent with it: {{ attachments | default("none") }}
+
+{{ body }}
+"#;

@@ -1,0 +1,126 @@
+//! What the parts of the chat share: the fleet, the bots, and the lease of each bot.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use cowhand_chat::ConnectionState;
+use cowhand_core::chat::ChatPlatform;
+use cowhand_core::chat::settings::PlatformChat;
+use cowhand_core::id::AgentName;
+use cowhand_core::roster::Agent;
+use jiff::{SignedDuration, Timestamp};
+use tracing::warn;
+
+use super::bot::{BOT_LEASE, Bot};
+use super::connectors::BotSettings;
+use crate::fleet::Fleet;
+use crate::loaded::Loaded;
+use cowhand_store::{ChatBotState, Store, StoreError};
+
+#[derive(Debug)]
+pub(super) struct ChatContext {
+    pub(super) fleet: Arc<Fleet>,
+    bots: RwLock<Vec<Arc<Bot>>>,
+}
+
+impl ChatContext {
+    pub(super) fn new(fleet: Arc<Fleet>) -> Self {
+        Self { fleet, bots: RwLock::default() }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        self.fleet.store()
+    }
+
+    pub(super) fn node(&self) -> String {
+        self.fleet.node().to_owned()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.fleet.clock().now()
+    }
+
+    pub(super) fn config(&self) -> Arc<Loaded> {
+        self.fleet.loaded()
+    }
+
+    pub(super) fn set_bots(&self, bots: Vec<Arc<Bot>>) {
+        *self.bots.write().unwrap_or_else(PoisonError::into_inner) = bots;
+    }
+
+    pub(super) fn bots(&self) -> Vec<Arc<Bot>> {
+        self.bots.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the bot through which an agent talks on a platform; none if the agent does not, or its bot has no
+    /// tokens.
+    pub(super) fn bot_of(&self, agent: &AgentName, platform: ChatPlatform) -> Option<Arc<Bot>> {
+        let bots = self.bots();
+        bots.into_iter().find(|bot| bot.platform == platform && bot.agents().contains(agent))
+    }
+
+    /// Returns the agents of a bot with their chat settings, in the order of the config.
+    pub(super) fn agents_of(&self, bot: &Bot) -> Vec<(Agent, PlatformChat)> {
+        let roster = self.fleet.roster();
+        let agents = bot.agents();
+        let of_bot = agents.iter().filter_map(|name| roster.agent(name));
+        of_bot
+            .filter_map(|agent| {
+                let chat = agent.chat.as_ref()?.on(bot.platform)?.clone();
+                Some((agent.clone(), chat))
+            })
+            .collect()
+    }
+
+    /// Takes or renews the lease of a bot for this node. Returns false if another node has it.
+    pub(super) async fn hold(&self, bot: &Bot) -> Result<bool, StoreError> {
+        let used_by = (bot.platform, bot.agents());
+        self.store().hold_chat_bot(bot.key.clone(), self.node(), used_by, BOT_LEASE, self.now()).await
+    }
+
+    /// Returns whether this node is the one that is connected for the bot.
+    pub(super) fn is_connected(bot: &Bot) -> bool {
+        matches!(&*bot.connector.state().borrow(), ConnectionState::Connected(_))
+    }
+
+    /// Records the state of a connection. An error is only logged, because the next change is recorded again.
+    pub(super) async fn record_state(&self, bot: &Bot, state: ChatBotState) {
+        let recorded = self.store().set_chat_bot_state(bot.key.clone(), self.node(), state, self.now());
+        if let Err(error) = recorded.await {
+            warn!(bot = bot.key, "cannot record the state of a chat bot: {error}");
+        }
+    }
+
+    /// Records why a bot cannot be connected at all, unless another node is connected for it.
+    pub(super) async fn record_unusable(&self, bot: &BotSettings, agents: &[AgentName], reason: String) {
+        let (key, node, now) = (bot.key.clone(), self.node(), self.now());
+        let used_by = (bot.platform, agents.to_vec());
+        let recorded = async {
+            // Without a lease, a node that has the tokens can connect at once.
+            let lease = SignedDuration::ZERO;
+            if self.store().hold_chat_bot(key.clone(), node.clone(), used_by, lease, now).await? {
+                let state = ChatBotState::Refused { reason };
+                self.store().set_chat_bot_state(key.clone(), node, state, now).await?;
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(error) = recorded.await {
+            warn!(bot = key, "cannot record the state of a chat bot: {error}");
+        }
+    }
+
+    /// Removes the records of bots that no agent of the config uses.
+    pub(super) async fn drop_other_bots(&self) {
+        let used: Vec<String> = super::connectors::bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
+        let dropped = async {
+            for record in self.store().chat_bots().await? {
+                if !used.contains(&record.bot) {
+                    self.store().drop_chat_bot(record.bot).await?;
+                }
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(error) = dropped.await {
+            warn!("cannot remove the records of unused chat bots: {error}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Chat: agents that are addressed on Slack and Discord, and the answers that are posted there.
+//!
+//! A message is stored before the platform gets a confirmation ([`bot`]). Stored messages are handled in the order of
+//! their channel ([`intake`]): a message becomes a firing, a command or a refusal. The output of the job is posted as
+//! the answer ([`answers`]).
+
+mod answer;
+mod answers;
+mod bot;
+mod connectors;
+mod context;
+mod conversation;
+mod intake;
+mod place_in_queue;
+mod posts;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::warn;
+
+use crate::fleet::Fleet;
+use bot::{Bot, keep_connected};
+use connectors::{BotSettings, bots_of};
+use context::ChatContext;
+use cowhand_system::panic;
+
+/// Time between two comparisons of the running bots with the config.
+const CONFIG_CHECK_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// The chat of a fleet: connects the bots of its agents until it is closed.
+#[derive(Debug)]
+pub struct ChatService {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl ChatService {
+    /// Connects the bots of the fleet's agents, and follows changes of the config.
+    pub fn start(fleet: Arc<Fleet>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let context = Arc::new(ChatContext::new(fleet));
+        Self { stop, task: tokio::spawn(run(context, stopped)) }
+    }
+
+    /// Disconnects the bots.
+    pub async fn close(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            warn!("the chat service ended with an error: {error}");
+        }
+    }
+}
+
+/// A bot with the sender that stops it.
+struct RunningBot {
+    settings: BotSettings,
+    bot: Arc<Bot>,
+    stop: watch::Sender<bool>,
+}
+
+async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
+    let mut tasks = JoinSet::new();
+    let mut running: Vec<RunningBot> = Vec::new();
+    let mut answering = None;
+    let mut seen = None;
+    loop {
+        let config = context.config();
+        if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
+            adapt(&context, &mut running, &mut tasks).await;
+            if !running.is_empty() && answering.is_none() {
+                answering = Some(tasks.spawn(answers::post_answers(Arc::clone(&context))));
+            }
+            seen = Some(config);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(CONFIG_CHECK_EVERY) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            Some(ended) = tasks.join_next() => panic::log_panic("a chat bot", ended),
+        }
+    }
+    for running in &running {
+        running.stop.send_replace(true);
+    }
+    if let Some(answering) = answering {
+        answering.abort();
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Starts and stops bots, so that exactly the bots of the config run.
+async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks: &mut JoinSet<()>) {
+    let wanted = bots_of(&context.config());
+    running.retain(|one| {
+        let is_wanted = wanted.iter().any(|(settings, _)| *settings == one.settings);
+        if !is_wanted {
+            one.stop.send_replace(true);
+        }
+        is_wanted
+    });
+    for (settings, agents) in wanted {
+        if let Some(one) = running.iter().find(|one| one.settings == settings) {
+            one.bot.set_agents(agents);
+            continue;
+        }
+        let bot = match settings.connector() {
+            Ok(connector) => {
+                Arc::new(Bot::new(settings.key.clone(), settings.platform, connector, agents))
+            }
+            Err(error) => {
+                warn!(bot = settings.key, "the chat bot cannot be connected: {error}");
+                context.record_unusable(&settings, &agents, error.to_string()).await;
+                continue;
+            }
+        };
+        let (stop, stopped) = watch::channel(false);
+        let (of_task, of_bot) = (Arc::clone(context), Arc::clone(&bot));
+        tasks.spawn(async move {
+            panic::restart_on_panic("a chat bot", || {
+                keep_connected(Arc::clone(&of_task), Arc::clone(&of_bot), stopped.clone())
+            })
+            .await;
+        });
+        running.push(RunningBot { settings, bot, stop });
+    }
+    context.set_bots(running.iter().map(|one| Arc::clone(&one.bot)).collect());
+    context.drop_other_bots().await;
+}

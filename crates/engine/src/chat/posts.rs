@@ -1,0 +1,102 @@
+//! Posts of the daemon itself: replies to commands, refusals and notes.
+
+use std::time::Duration;
+
+use cowhand_chat::{Button, ChatError, Post, Posted};
+use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::ChatPlace;
+use cowhand_core::chat::markdown::to_posts;
+use jiff::{SignedDuration, Timestamp};
+use tracing::warn;
+use uuid::Uuid;
+
+use super::bot::Bot;
+use super::context::ChatContext;
+
+/// Number of tries of a post that nobody waits for.
+const MAX_POST_TRIES: u32 = 5;
+const POST_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
+/// Namespace of the keys of posts.
+const POST_KEY_NAMESPACE: Uuid = Uuid::from_u128(0x9f0b_7a52_3d44_4b1e_8b57_55c2_61d1_c0de);
+/// Length of a key. The platforms accept at most 25 characters.
+const POST_KEY_LENGTH: usize = 24;
+
+/// A reply that is posted once, whenever it is tried.
+#[derive(Debug)]
+pub(super) struct Reply<'a> {
+    pub(super) place: ChatPlace,
+    /// Id of the message to which this is a reply.
+    pub(super) reply_to: Option<String>,
+    /// What identifies the reply.
+    pub(super) key: &'a [&'a str],
+    /// Time before which the reply was not posted.
+    pub(super) first_tried_at: Timestamp,
+    /// Text in Markdown.
+    pub(super) text: String,
+    /// Buttons of the last post.
+    pub(super) buttons: Vec<Button>,
+}
+
+/// Returns the key of a post, made from what identifies it.
+pub(super) fn post_key(parts: &[&str]) -> String {
+    let mut key = Uuid::new_v5(&POST_KEY_NAMESPACE, parts.join("\n").as_bytes()).simple().to_string();
+    key.truncate(POST_KEY_LENGTH);
+    key
+}
+
+impl ChatContext {
+    /// Posts a reply, in several posts if it is long. Returns the id of the last post. An error is only logged, because
+    /// nothing depends on the reply.
+    pub(super) async fn reply(&self, bot: &Bot, reply: Reply<'_>) -> Option<String> {
+        let text = self.fleet.redactor().redact(&reply.text).into_owned();
+        let texts = to_posts(&text, bot.platform);
+        let last = texts.len().saturating_sub(1);
+        let mut posted = None;
+        for (number, text) in texts.into_iter().enumerate() {
+            let number_text = number.to_string();
+            let parts: Vec<&str> = reply.key.iter().copied().chain([number_text.as_str()]).collect();
+            let post = Post {
+                place: reply.place.clone(),
+                key: post_key(&parts),
+                first_tried_at: reply.first_tried_at,
+                reply_to: reply.reply_to.clone().filter(|_| number == 0),
+                text,
+                buttons: if number == last { reply.buttons.clone() } else { Vec::new() },
+                files: Vec::new(),
+            };
+            match post_with_retries(bot, &post).await {
+                Ok(done) => posted = Some(done.id),
+                Err(error) => {
+                    let channel = &reply.place.channel;
+                    warn!(bot = bot.key, channel, "cannot post a reply: {error}");
+                    return None;
+                }
+            }
+        }
+        posted
+    }
+}
+
+async fn post_with_retries(bot: &Bot, post: &Post) -> Result<Posted, ChatError> {
+    let mut failures = 0;
+    loop {
+        match bot.connector.post(post).await {
+            Err(error) if error.is_temporary() && failures + 1 < MAX_POST_TRIES => {
+                failures += 1;
+                tokio::time::sleep(wait_after(&error, failures)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Returns the wait before a request is tried again.
+pub(super) fn wait_after(error: &ChatError, failures: u32) -> Duration {
+    match error {
+        ChatError::RateLimited { retry_after, .. } => *retry_after,
+        ChatError::Revoked { .. }
+        | ChatError::Refused { .. }
+        | ChatError::Unavailable { .. }
+        | ChatError::TooLarge { .. } => POST_BACKOFF.pause_after(failures),
+    }
+}
