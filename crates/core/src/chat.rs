@@ -3,8 +3,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub mod command;
+pub mod escape;
+pub mod markdown;
 pub mod posting;
+pub mod render;
 pub mod settings;
+pub mod split;
 
 pub use crate::trigger::ChatPlatform;
 
