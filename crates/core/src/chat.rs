@@ -4,9 +4,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub mod access;
+pub mod command;
+pub mod escape;
+pub mod markdown;
 pub mod posting;
 pub mod prompt;
+pub mod render;
 pub mod settings;
+pub mod split;
 
 pub use crate::trigger::ChatPlatform;
 

@@ -48,6 +48,7 @@ pub mod shape;
 pub mod shell;
 pub mod size;
 pub mod store_address;
+pub mod suggest;
 pub mod traces;
 pub mod trigger;
 pub mod trust;

@@ -1,10 +1,7 @@
 //! Text from outside: removal of control characters, fencing and limits of size.
 
-use std::iter::Peekable;
-use std::str::Chars;
-
 use crate::cut::{MAX_MARKER_LENGTH, push_cut};
-use crate::invisible::is_invisible;
+use crate::invisible::without_invisible;
 
 /// Maximum number of bytes that one value adds to a prompt, without its fence or backticks.
 pub const MAX_VALUE_BYTES: usize = 64 * 1024;
@@ -56,7 +53,7 @@ impl PromptValue {
 
     fn bare(text: &str) -> Self {
         let kept = &text[..text.floor_char_boundary(MAX_VALUE_BYTES)];
-        let mut clean = clean(kept);
+        let mut clean = without_invisible(kept);
         clean.truncate(clean.trim_end_matches('\n').len());
         Self { text: clean, cut: text.len() - kept.len(), fence: None, quoted: false }
     }
@@ -169,55 +166,4 @@ fn fence_for(text: &str) -> String {
 
 fn longest_run(text: &str, of: char) -> usize {
     text.split(|character| character != of).map(str::len).max().unwrap_or_default()
-}
-
-/// Removes everything that people do not see: escape sequences, control characters except tabs, marks that change the
-/// direction of text, and invisible characters. Every line end becomes a line feed.
-fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(character) = rest.next() {
-        match character {
-            '\u{1b}' => skip_escape(&mut rest),
-            '\u{9b}' => skip_until_final(&mut rest),
-            '\r' if rest.peek() == Some(&'\n') => {}
-            '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => out.push('\n'),
-            '\n' | '\t' => out.push(character),
-            modifier if is_modifier(modifier) => {
-                if out.ends_with(|last: char| !last.is_whitespace() && !is_invisible(last)) {
-                    out.push(modifier);
-                }
-            }
-            hidden if hidden.is_control() || is_invisible(hidden) => {}
-            plain => out.push(plain),
-        }
-    }
-    out
-}
-
-/// Checks whether the character joins or varies the character before it, as in emoji and in Persian. One such character
-/// after a visible character is part of the text; several could hide a message.
-const fn is_modifier(character: char) -> bool {
-    matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
-}
-
-fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
-    match rest.peek() {
-        Some('[') => {
-            rest.next();
-            skip_until_final(rest);
-        }
-        // Strings for the terminal (titles, links) continue up to the control character that ends them.
-        Some(']' | 'P' | 'X' | '^' | '_') => while rest.next_if(|c| !c.is_control()).is_some() {},
-        _ => {
-            while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
-            rest.next_if(|c| matches!(c, '0'..='~'));
-        }
-    }
-}
-
-/// Skips the rest of a control sequence: its parameters and its final character.
-fn skip_until_final(rest: &mut Peekable<Chars<'_>>) {
-    while rest.next_if(|c| matches!(c, ' '..='?')).is_some() {}
-    rest.next_if(|c| matches!(c, '@'..='~'));
 }

@@ -1,0 +1,45 @@
+//! Converts Markdown to the notations of the platforms.
+
+mod discord;
+mod slack;
+mod table;
+
+use pulldown_cmark::Options;
+
+use super::ChatPlatform;
+use super::split::split;
+use crate::invisible::without_invisible;
+
+/// Converts a text in Markdown to messages in the notation of the platform, each within the platform's limit. A text
+/// without visible characters becomes no message.
+pub fn to_posts(markdown: &str, platform: ChatPlatform) -> Vec<String> {
+    split(&convert(markdown, platform), post_limit(platform))
+}
+
+/// Returns the maximum length of a message, counted as [`super::split::length`] counts.
+pub const fn post_limit(platform: ChatPlatform) -> usize {
+    match platform {
+        ChatPlatform::Discord => 2_000,
+        // The limit of a section block.
+        ChatPlatform::Slack => 3_000,
+    }
+}
+
+/// Converts a text in Markdown to the notation of the platform. The result mentions nobody.
+pub fn convert(markdown: &str, platform: ChatPlatform) -> String {
+    let markdown = without_invisible(markdown);
+    match platform {
+        ChatPlatform::Slack => slack::convert(&markdown),
+        ChatPlatform::Discord => discord::convert(&markdown),
+    }
+}
+
+const OPTIONS: Options =
+    Options::ENABLE_TABLES.union(Options::ENABLE_STRIKETHROUGH).union(Options::ENABLE_TASKLISTS);
+
+const fn checkbox(is_checked: bool) -> &'static str {
+    if is_checked { "☑" } else { "☐" }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Slack has a notation of its own, mrkdwn.
+
+use std::fmt::Write;
+
+use pulldown_cmark::{Event, Parser, Tag, TagEnd};
+
+use super::table::TableText;
+use super::{OPTIONS, checkbox};
+use crate::chat::ChatPlatform::Slack;
+use crate::chat::escape::{code_block, entities, inline_code};
+
+pub(super) fn convert(markdown: &str) -> String {
+    let mut mrkdwn = Mrkdwn::default();
+    for event in Parser::new_ext(markdown, OPTIONS) {
+        mrkdwn.read(event);
+    }
+    mrkdwn.out
+}
+
+#[derive(Default)]
+struct Mrkdwn {
+    out: String,
+    /// Number of line ends before the next text.
+    line_ends: usize,
+    quotes: usize,
+    /// True if the last line is a part of a quote.
+    was_quoted: bool,
+    /// Lists that are open, with the next number of each numbered list.
+    lists: Vec<Option<u64>>,
+    /// Marks that are open. A mark that is open already is not written again.
+    marks: Vec<char>,
+    /// Links and images that are open: their addresses, and where their texts begin.
+    links: Vec<(String, usize)>,
+    table: Option<TableText>,
+    code: Option<String>,
+}
+
+impl Mrkdwn {
+    fn read(&mut self, event: Event<'_>) {
+        if let Some(table) = &mut self.table {
+            table.add(&event);
+            if matches!(event, Event::End(TagEnd::Table)) {
+                let text = self.table.take().unwrap_or_default().to_text();
+                self.block(&code_block(&text, "", Slack));
+            }
+            return;
+        }
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => match &mut self.code {
+                Some(code) => code.push_str(&text),
+                None => self.push(&entities(&text)),
+            },
+            Event::Code(text) => self.push(&inline_code(&text, Slack)),
+            Event::Html(text) => self.lines(text.trim_end_matches('\n'), text.ends_with('\n')),
+            Event::InlineHtml(tag) if tag.starts_with("<br") => self.line_break(),
+            Event::InlineHtml(text) => self.push(&entities(&text)),
+            Event::SoftBreak | Event::HardBreak => self.line_break(),
+            Event::Rule => self.block("⸻"),
+            Event::TaskListMarker(is_checked) => self.push(&format!("{} ", checkbox(is_checked))),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Heading { .. } | Tag::Strong => self.open_mark('*'),
+            Tag::Emphasis => self.open_mark('_'),
+            Tag::Strikethrough => self.open_mark('~'),
+            Tag::BlockQuote(_) => self.quotes += 1,
+            Tag::CodeBlock(_) => self.code = Some(String::new()),
+            Tag::List(first) => {
+                if !self.lists.is_empty() {
+                    self.line_ends = 1;
+                }
+                self.lists.push(first);
+            }
+            Tag::Item => self.item(),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.push("");
+                self.links.push((dest_url.into_string(), self.out.len()));
+            }
+            Tag::Table(_) => self.table = Some(TableText::default()),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Heading(_) => {
+                self.close_mark('*');
+                self.line_ends = 2;
+            }
+            TagEnd::Strong => self.close_mark('*'),
+            TagEnd::Emphasis => self.close_mark('_'),
+            TagEnd::Strikethrough => self.close_mark('~'),
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.line_ends = 2,
+            TagEnd::BlockQuote(_) => {
+                self.quotes -= 1;
+                self.line_ends = 2;
+            }
+            TagEnd::CodeBlock => {
+                let code = self.code.take().unwrap_or_default();
+                self.block(&code_block(&code, "", Slack));
+            }
+            TagEnd::List(_) => {
+                self.lists.pop();
+                self.line_ends = if self.lists.is_empty() { 2 } else { 1 };
+            }
+            TagEnd::Item => self.line_ends = 1,
+            TagEnd::Link | TagEnd::Image => self.link(),
+            _ => {}
+        }
+    }
+
+    fn item(&mut self) {
+        let depth = self.lists.len();
+        let bullet = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                *number += 1;
+                format!("{}. ", *number - 1)
+            }
+            _ => "• ".to_owned(),
+        };
+        self.separate("    ".repeat(depth.saturating_sub(1)));
+        self.out += &bullet;
+    }
+
+    /// Writes a link or an image around the text that was written since its start.
+    fn link(&mut self) {
+        let Some((url, start)) = self.links.pop() else { return };
+        // Slack shows no links within links.
+        if !self.links.is_empty() {
+            return;
+        }
+        let text = self.out.split_off(start);
+        let address = address(&url);
+        self.out += &match address {
+            Some(address) if text.is_empty() || text == entities(&url) => format!("<{address}>"),
+            Some(address) => format!("<{address}|{}>", text.replace('\n', " ")),
+            None if text == entities(&url) || url.is_empty() => text,
+            None if text.is_empty() => entities(&url),
+            None => format!("{text} ({})", entities(&url)),
+        };
+    }
+
+    fn open_mark(&mut self, mark: char) {
+        self.push("");
+        if !self.marks.contains(&mark) {
+            self.out.push(mark);
+        }
+        self.marks.push(mark);
+    }
+
+    fn close_mark(&mut self, mark: char) {
+        self.marks.pop();
+        if !self.marks.contains(&mark) {
+            self.out.push(mark);
+        }
+    }
+
+    /// Marks do not reach over a line end.
+    fn line_break(&mut self) {
+        let mut open: Vec<char> = Vec::new();
+        for mark in &self.marks {
+            if !open.contains(mark) {
+                open.push(*mark);
+            }
+        }
+        self.out.extend(open.iter().rev());
+        self.line_ends = 1;
+        self.push("");
+        self.out.extend(open);
+    }
+
+    fn lines(&mut self, text: &str, ends_line: bool) {
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.line_ends = 1;
+            }
+            self.push(&entities(line));
+        }
+        if ends_line {
+            self.line_ends = 1;
+        }
+    }
+
+    fn push(&mut self, text: &str) {
+        self.separate("  ".repeat(self.lists.len()));
+        self.out += text;
+    }
+
+    /// Writes a block that stands on lines of its own, and is not indented.
+    fn block(&mut self, text: &str) {
+        self.line_ends = self.line_ends.max(usize::from(!self.out.is_empty()));
+        let quotes = std::mem::take(&mut self.quotes);
+        self.separate(String::new());
+        self.quotes = quotes;
+        self.out += text;
+        self.line_ends = 2;
+    }
+
+    /// Writes the line ends that are due, and the start of the next line.
+    fn separate(&mut self, indent: String) {
+        let quote = if self.quotes > 0 { "> " } else { "" };
+        let blank = if self.quotes > 0 && self.was_quoted { ">" } else { "" };
+        let is_start = self.out.is_empty();
+        if is_start {
+            self.line_ends = 0;
+        } else if self.line_ends == 0 {
+            return;
+        }
+        for number in (0..std::mem::take(&mut self.line_ends)).rev() {
+            self.out.push('\n');
+            if number > 0 {
+                self.out += blank;
+            }
+        }
+        let _ = write!(self.out, "{quote}{indent}");
+        self.was_quoted = self.quotes > 0;
+    }
+}
+
+/// Returns an address as Slack reads it; none if Slack makes no link of it.
+fn address(url: &str) -> Option<String> {
+    let (scheme, _) = url.split_once(':')?;
+    let is_known = ["http", "https", "mailto"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let mut out = String::new();
+    for character in url.chars() {
+        match character {
+            '&' => out += "&amp;",
+            '<' | '>' | '|' | ' ' | '"' | '`' => {
+                let _ = write!(out, "%{:02X}", u32::from(character));
+            }
+            plain => out.push(plain),
+        }
+    }
+    is_known.then_some(out)
+}

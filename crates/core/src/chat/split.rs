@@ -1,0 +1,242 @@
+//! Splits a text into parts that a platform accepts as one message each.
+
+use std::ops::Range;
+
+mod fence;
+
+use fence::{Fence, Line};
+
+/// Number of characters of a part before which a text is not cut, if a later place can be found.
+const MIN_PART_CHARS: usize = 100;
+
+/// Splits a text into parts of at most `limit` characters. Characters outside the Basic Multilingual Plane count as
+/// two, because some clients count so; the parts are therefore never too long. A limit below 100 counts as 100.
+///
+/// A part ends, in this order of preference, after a blank line outside code blocks, a line, a sentence, a comma or
+/// a space. Otherwise it ends between any two characters, but not within an emoji, a link, an entity or inline code.
+/// A code block that is cut is closed, and opened again in the next part. Blank lines at the start of a part and white
+/// space at its end are dropped, and so are parts without text.
+pub fn split(text: &str, limit: usize) -> Vec<String> {
+    let parts = pieces(text, limit.max(MIN_PART_CHARS));
+    parts.into_iter().map(|piece| piece.to_text()).filter(|part| !is_bare(part)).collect()
+}
+
+/// Returns the length of a text as [`split`] counts it.
+pub fn length(text: &str) -> usize {
+    text.chars().map(char::len_utf16).sum()
+}
+
+/// Returns the text, or its beginning and `…`, within `limit` characters.
+pub fn shorten(text: &str, limit: usize) -> String {
+    if length(text) <= limit {
+        return text.to_owned();
+    }
+    let (mut used, mut end) = (0, 0);
+    for (at, character) in text.char_indices() {
+        if !is_joined(text, at) {
+            end = at;
+        }
+        used += character.len_utf16();
+        if used >= limit {
+            break;
+        }
+    }
+    format!("{}…", text[..end].trim_end())
+}
+
+/// A part of the text, with the fences that are added to it.
+#[derive(Debug)]
+struct Piece<'a> {
+    opening: String,
+    body: &'a str,
+    closing: String,
+}
+
+impl Piece<'_> {
+    fn to_text(&self) -> String {
+        let Self { opening, body, closing } = self;
+        let body = if opening.is_empty() { body.trim_start_matches(['\n', '\r']) } else { body };
+        let body = if closing.is_empty() { body.trim_end() } else { body.trim_end_matches('\n') };
+        let line_end = if closing.is_empty() { "" } else { "\n" };
+        format!("{opening}{body}{line_end}{closing}")
+    }
+}
+
+/// Checks whether a part contains nothing but white space and fences.
+fn is_bare(part: &str) -> bool {
+    fence::lines(part).iter().all(|line| !line.is_content() || part[line.range.clone()].trim().is_empty())
+}
+
+fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
+    let layout = Layout { text, lines: fence::lines(text), atoms: atoms(text, limit / 2) };
+    let (mut pieces, mut start) = (Vec::new(), 0);
+    while start < text.len() {
+        let opening = layout.fence_at(start).map(Fence::opening).unwrap_or_default();
+        let room = limit - length(&opening);
+        let end = layout.end_of_part(start, room);
+        let is_last = end == text.len();
+        let closing = layout.fence_at(end).filter(|_| !is_last).map(Fence::closing).unwrap_or_default();
+        pieces.push(Piece { opening, body: &text[start..end], closing });
+        start = end;
+    }
+    pieces
+}
+
+/// A text with the places at which it must not be cut.
+struct Layout<'a> {
+    text: &'a str,
+    lines: Vec<Line>,
+    /// Links, entities and inline code.
+    atoms: Vec<Range<usize>>,
+}
+
+/// How well a place is suited for a cut; less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CutRank {
+    BlankLine,
+    Line,
+    Sentence,
+    Comma,
+    Space,
+    Anywhere,
+    /// Before [`MIN_PART_CHARS`].
+    Early,
+}
+
+impl Layout<'_> {
+    /// Returns the end of the part that begins at `start` and has room for `room` characters.
+    fn end_of_part(&self, start: usize, room: usize) -> usize {
+        let (mut used, mut best, mut last) = (0, None::<(CutRank, usize)>, start);
+        for (offset, character) in self.text[start..].char_indices() {
+            let at = start + offset;
+            if used > room {
+                break;
+            }
+            if at > start && self.closing_length(at) + used <= room {
+                last = at;
+                if let Some(rank) = self.rank(at) {
+                    let rank = if used < MIN_PART_CHARS.min(room / 2) { CutRank::Early } else { rank };
+                    best = Some(best.map_or((rank, at), |(known, place)| {
+                        if rank <= known { (rank, at) } else { (known, place) }
+                    }));
+                }
+            }
+            used += character.len_utf16();
+        }
+        if used <= room {
+            return self.text.len();
+        }
+        let forced = if last > start { last } else { self.next_char(start) };
+        best.map_or(forced, |(_, at)| at)
+    }
+
+    fn next_char(&self, start: usize) -> usize {
+        start + self.text[start..].chars().next().map_or(0, char::len_utf8)
+    }
+
+    /// Returns the rank of a cut at this place; none if the text must not be cut there.
+    fn rank(&self, at: usize) -> Option<CutRank> {
+        let index = self.line_index(at);
+        let line = &self.lines[index];
+        if self.is_in_atom(at) || is_joined(self.text, at) {
+            return None;
+        }
+        let before = &self.text[..at];
+        if at == line.range.start {
+            let previous = &self.lines[index.checked_sub(1)?];
+            if previous.is_opening() || line.is_closing() {
+                return None;
+            }
+            let is_blank = self.text[previous.range.clone()].trim().is_empty();
+            let is_outside = self.fence_at(at).is_none();
+            return Some(if is_blank && is_outside { CutRank::BlankLine } else { CutRank::Line });
+        }
+        let is_rest_blank = self.text[at..line.range.end].trim().is_empty();
+        let closes_next = self.lines.get(index + 1).is_some_and(Line::is_closing);
+        if !line.is_content() || (is_rest_blank && closes_next) {
+            return None;
+        }
+        Some(match before.strip_suffix(' ') {
+            Some(words) if words.ends_with(['.', '!', '?']) => CutRank::Sentence,
+            Some(words) if words.ends_with(',') => CutRank::Comma,
+            Some(_) => CutRank::Space,
+            None => CutRank::Anywhere,
+        })
+    }
+
+    fn line_index(&self, at: usize) -> usize {
+        self.lines.partition_point(|line| line.range.end <= at).min(self.lines.len().saturating_sub(1))
+    }
+
+    fn is_in_atom(&self, at: usize) -> bool {
+        let index = self.atoms.partition_point(|atom| atom.end <= at);
+        self.atoms.get(index).is_some_and(|atom| atom.start < at)
+    }
+
+    /// Returns the fence that is open before the character at this place.
+    fn fence_at(&self, at: usize) -> Option<&Fence> {
+        self.lines.get(self.line_index(at))?.fence_before(at)
+    }
+
+    fn closing_length(&self, at: usize) -> usize {
+        self.fence_at(at).map_or(0, |fence| length(&fence.closing()) + 1)
+    }
+}
+
+/// Returns the parts of lines that lose their meaning if they are cut: `<…>`, `[…](…)`, `&…;` and inline code. Longer
+/// ones than `max` bytes are left out.
+fn atoms(text: &str, max: usize) -> Vec<Range<usize>> {
+    let mut atoms = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let mut at = 0;
+        while let Some(found) = line[at..].find(['<', '[', '&', '`']) {
+            let from = at + found;
+            let size = atom_size(&line[from..]).filter(|size| *size <= max);
+            at = from + size.unwrap_or(1);
+            atoms.extend(size.map(|size| start + from..start + from + size));
+        }
+        start += line.len();
+    }
+    atoms
+}
+
+/// Returns the size of the atom at the start of this rest of a line.
+fn atom_size(rest: &str) -> Option<usize> {
+    match rest.as_bytes().first()? {
+        b'<' => rest.find('>').map(|end| end + 1),
+        b'[' => {
+            let middle = rest.find("](")?;
+            rest[middle..].find(')').map(|end| middle + end + 1)
+        }
+        b'&' => rest.find(';').filter(|end| *end < 10 && !rest[..*end].contains(' ')).map(|end| end + 1),
+        _ => {
+            let mark = rest.len() - rest.trim_start_matches('`').len();
+            rest[mark..].find(&rest[..mark]).map(|end| end + 2 * mark)
+        }
+    }
+}
+
+/// Checks whether the character at `at` belongs to the character before it.
+fn is_joined(text: &str, at: usize) -> bool {
+    let (before, after) = text.split_at(at);
+    let (Some(last), Some(first)) = (before.chars().next_back(), after.chars().next()) else { return false };
+    let is_region = |c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c);
+    let regions = || before.chars().rev().take_while(|c| is_region(*c)).count();
+    last == '\u{200d}'
+        || (last == '\r' && first == '\n')
+        || (is_region(last) && is_region(first) && regions() % 2 == 1)
+        || matches!(
+            first,
+            '\u{300}'..='\u{36f}'
+                | '\u{1ab0}'..='\u{1aff}'
+                | '\u{200d}'
+                | '\u{20d0}'..='\u{20ff}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{1f3fb}'..='\u{1f3ff}'
+                | '\u{e0020}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests;
