@@ -1,14 +1,27 @@
 //! Chat: messages, commands and buttons that people send on a chat platform, and the rules that apply to them.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::word::written_as;
 
 pub mod access;
 pub mod posting;
 pub mod prompt;
 pub mod settings;
 
-pub use crate::trigger::ChatPlatform;
+/// Platform of a chat message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatPlatform {
+    Slack,
+    Discord,
+}
+
+written_as! {
+    ChatPlatform { Slack = "slack", Discord = "discord" }
+}
 
 /// Message that somebody wrote in a chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
