@@ -644,6 +644,47 @@ mod tests {
         assert_eq!((strict.network, strict.container.image.as_deref()), (NetworkAccess::None, Some("i")));
     }
 
+    /// Jobs of a chat for which the agent has settings share a session for each conversation. The session settings of
+    /// the agent apply to its other jobs.
+    #[test]
+    fn jobs_of_a_chat_continue_the_session_of_their_conversation() {
+        let agent = |session: &str| {
+            configured(&format!(
+                r#"{{"session":{session},"chat":{{"slack":{{"session_expiry_hours":3,"channels":[]}}}}}}"#
+            ))
+        };
+        let item = "file-1".parse().unwrap();
+        for (session, item, chat, confined, key, hours) in [
+            ("{}", None, Some("slack C1"), false, Some("chat slack C1"), 3),
+            ("{}", None, Some("slack C1/9.1"), false, Some("chat slack C1/9.1"), 3),
+            ("{}", None, Some("slack C1"), true, Some("confined chat slack C1"), 3),
+            ("{}", None, Some("discord 1"), false, None, 24),
+            ("{}", None, None, false, None, 24),
+            (
+                r#"{"policy":"continue","expires":"5h"}"#,
+                None,
+                Some("slack C1"),
+                false,
+                Some("chat slack C1"),
+                3,
+            ),
+            (r#"{"policy":"continue","expires":"5h"}"#, None, Some("discord 1"), false, Some("agent"), 5),
+            (r#"{"policy":"continue","expires":"5h"}"#, None, None, false, Some("agent"), 5),
+            (r#"{"policy":"per_item"}"#, Some(&item), None, false, Some("item file-1"), 24),
+        ] {
+            let agent = agent(session);
+            assert_eq!(agent.session_key(item, chat, confined).as_deref(), key, "{session} {chat:?}");
+            assert_eq!(
+                agent.session_of(chat).expires,
+                SignedDuration::from_hours(hours),
+                "{session} {chat:?}"
+            );
+        }
+        let mut command = agent("{}");
+        command.program.runtime = Runtime::Command;
+        assert_eq!(command.session_key(None, Some("slack C1"), false), None);
+    }
+
     #[test]
     fn names_are_looked_up_in_the_own_fleet_first() {
         let agent = |name: &str, schedules: &[&str]| {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+pub use crate::chat::ChatPlatform;
 use crate::cron::Cron;
 use crate::github::Auth;
 use crate::interval::Interval;
@@ -290,8 +291,6 @@ macro_rules! word_enums {
     )+};
 }
 word_enums! {
-    /// Platform of a chat message.
-    ChatPlatform { Slack, Discord }
     /// State of an issue on GitHub, or all states.
     IssueState { Open, Closed, All }
     /// State of a pull request on GitHub, or all states.
@@ -306,9 +305,6 @@ word_enums! {
     EndStatus { Completed, Failed, Cancelled }
 }
 
-written_as! {
-    ChatPlatform { Slack = "slack", Discord = "discord" }
-}
 written_as! {
     EndStatus { Completed = "completed", Failed = "failed", Cancelled = "cancelled" }
 }

@@ -24,6 +24,8 @@ pub struct PromptAuthor<'a> {
 pub(super) struct FenceLabels {
     /// Label of the text of the task, that is, of a work item or an issue.
     pub(super) task: String,
+    /// Label of text that several people may have written, whose trust is not known.
+    pub(super) several: String,
     /// Label of all other text.
     pub(super) other: String,
 }
@@ -47,6 +49,7 @@ impl PromptAuthor<'_> {
         };
         FenceLabels {
             task: format!("this is your task{by}{who}; it {RESTRICTIONS}"),
+            several: format!("text of other people, for information; it {RESTRICTIONS}"),
             other: format!("text from outside{somebody}, for your task; it {RESTRICTIONS}"),
         }
     }
@@ -98,7 +101,7 @@ mod tests {
             let labels = PromptAuthor { name, trust }.labels();
             assert!(labels.task.starts_with(expected), "{}", labels.task);
             assert!(labels.other.starts_with("text from outside"), "{}", labels.other);
-            for label in [labels.task, labels.other] {
+            for label in [labels.task, labels.several, labels.other] {
                 assert!(label.ends_with(RESTRICTIONS) && !label.contains(['\n', '`', '~']), "{label}");
                 assert!(!label.contains("instruction"), "{label}");
             }

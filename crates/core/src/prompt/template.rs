@@ -26,6 +26,9 @@ const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
 /// The variable with the result of another job, which is fenced even on one line.
 const RESULT_VARIABLE: &str = "upstream.result";
 
+/// The variable with earlier messages of a chat. The trust in the author of the task does not apply to it.
+const EARLIER_MESSAGES_VARIABLE: &str = "earlier_messages";
+
 /// Variables with text of people who open issues, comment, push or write in a chat. `metadata` and `payload` contain
 /// everything that was sent.
 const OUTSIDE_VARIABLES: [&str; 10] = [
@@ -36,7 +39,7 @@ const OUTSIDE_VARIABLES: [&str; 10] = [
     "head_ref",
     "author_name",
     "attachments",
-    "earlier_messages",
+    EARLIER_MESSAGES_VARIABLE,
     "metadata",
     "payload",
 ];
@@ -263,7 +266,8 @@ impl Placeholder {
             PromptValue::block(&text, &labels.other)
         } else {
             let quoted = others && (self.uses(&QUOTED_VARIABLES) || self.contains_outside_text());
-            PromptValue::new(&text, &labels.other, quoted)
+            let is_earlier = self.uses(&[EARLIER_MESSAGES_VARIABLE]);
+            PromptValue::new(&text, if is_earlier { &labels.several } else { &labels.other }, quoted)
         })
     }
 

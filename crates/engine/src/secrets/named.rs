@@ -120,7 +120,10 @@ mod tests {
     fn variables_with_secrets_are_found_in_a_fleet() {
         let config = serde_json::from_value(json!({
             "work_source": {"type": "github", "repo": "o/r", "auth": {"token_env": "ONE", "app": {"id": "1", "private_key_env": "TWO"}}},
-            "chat": {"discord": {"bot_token_env": "THREE", "guilds": []}},
+            "chat": {
+                "discord": {"bot_token_env": "THREE", "guilds": []},
+                "slack": {"app_token_env": "NINE", "channels": [], "voice": {"enabled": true}},
+            },
             "hooks": {"after_run": [{"type": "webhook", "url": "http://a", "secret_env": "FOUR"}]},
         }))
         .unwrap();
@@ -129,6 +132,9 @@ mod tests {
         let fleet = json!({"webhooks": {"secret_env": "FIVE"}, "env": "SIX"});
         let agents = [json!({"a": {"key_env": "SEVEN"}}), json!({"env": "EIGHT"})];
         let shown = ShownConfig::new(fleet, agents.map(|agent| agent.to_string().into()).to_vec());
-        assert_eq!(variables(&roster, Some(&shown)), ["FIVE", "FOUR", "ONE", "SEVEN", "THREE", "TWO"]);
+        assert_eq!(
+            variables(&roster, Some(&shown)),
+            ["FIVE", "FOUR", "NINE", "ONE", "OPENAI_API_KEY", "SEVEN", "SLACK_BOT_TOKEN", "THREE", "TWO"]
+        );
     }
 }
