@@ -129,7 +129,7 @@ impl OutputRenderer {
         match (&end.outcome, final_output) {
             (AnswerOutcome::Succeeded, _) if self.has_text => {}
             (AnswerOutcome::Succeeded, Some(text)) => {
-                posts.extend(end::final_output(&text, end, self.platform))
+                posts.extend(end::final_output(&text, end, self.platform));
             }
             _ => posts.push(text_post(end::sentence(end, self.platform))),
         }

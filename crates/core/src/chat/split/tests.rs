@@ -42,7 +42,8 @@ fn a_part_ends_at_the_best_place() {
 
 #[test]
 fn a_cut_code_block_is_closed_and_opened_again() {
-    let code: String = (1..=30).map(|number| format!("let line = {number};\n")).collect();
+    let lines: Vec<String> = (1..=30).map(|number| format!("let line = {number};\n")).collect();
+    let code = lines.concat();
     for (open, close) in
         [("```rust", "```"), ("````rust", "````"), ("~~~rust", "~~~"), ("  ```rust", "  ```")]
     {
