@@ -21,6 +21,7 @@ mod request;
 mod socket;
 mod uploads;
 
+pub use people::COMMAND_TIMED_OUT;
 use socket::{FakeEnvelope, FakeSocket};
 
 pub const BOT_TOKEN: &str = "xoxb-fake-1";
