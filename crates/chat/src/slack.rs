@@ -1,1 +1,160 @@
 //! Slack: Web API and Socket Mode.
+//!
+//! Decision 0039 describes which event is acknowledged when, and how a post is found again.
+
+mod api;
+mod connection;
+mod dispatch;
+mod download;
+mod emoji;
+mod event;
+mod files;
+mod history;
+mod identity;
+mod names;
+mod pace;
+mod posting;
+mod respond;
+mod sections;
+mod setup;
+mod socket;
+mod text;
+mod timestamp;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::{env, fmt};
+
+use async_trait::async_trait;
+use cowhand_core::chat::{ChatAttachment, ChatMessage, ChatPlace};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    Button, ChatError, ConnectionEnd, ConnectionState, Connector, Post, Posted, ReceivedEvent, SetupProblem,
+};
+use api::SlackApi;
+use event::RecentMessages;
+use identity::SlackIdentity;
+use names::UserNames;
+use pace::Pace;
+
+/// Name of the platform in errors.
+const PLATFORM: &str = "Slack";
+const SLACK_API_URL: &str = "https://slack.com/api/";
+/// Environment variable with the address of the Web API, for settings without `api_url`.
+const API_URL_VARIABLE: &str = "COWHAND_SLACK_API";
+
+/// Tokens and address of a Slack app.
+#[derive(Clone)]
+pub struct SlackSettings {
+    /// Token of the bot (`xoxb-…`).
+    pub bot_token: String,
+    /// App-level token (`xapp-…`) with the scope `connections:write`.
+    pub app_token: String,
+    /// Address of the Web API; none means `COWHAND_SLACK_API`, or the platform's own address.
+    pub api_url: Option<String>,
+}
+
+impl fmt::Debug for SlackSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlackSettings").field("api_url", &self.api_url).finish_non_exhaustive()
+    }
+}
+
+/// A Slack app in one workspace.
+pub struct SlackConnector {
+    api: Arc<SlackApi>,
+    names: UserNames,
+    pace: Pace,
+    state: watch::Sender<ConnectionState>,
+    identity: Mutex<Option<Arc<SlackIdentity>>>,
+    recent: Mutex<RecentMessages>,
+    /// Posts before this time were made by another process.
+    created_at: Timestamp,
+    /// Keys of posts of which this process does not know whether they succeeded.
+    uncertain_posts: Mutex<HashSet<String>>,
+}
+
+impl fmt::Debug for SlackConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlackConnector").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl SlackConnector {
+    /// Creates the connector. It sends nothing.
+    pub fn new(settings: SlackSettings) -> Result<Self, ChatError> {
+        let url = settings.api_url.or_else(|| env::var(API_URL_VARIABLE).ok().filter(|url| !url.is_empty()));
+        let url = url.as_deref().unwrap_or(SLACK_API_URL);
+        let api = Arc::new(SlackApi::new(url, &settings.bot_token, &settings.app_token)?);
+        Ok(Self {
+            names: UserNames::new(Arc::clone(&api)),
+            api,
+            pace: Pace::default(),
+            state: watch::Sender::new(ConnectionState::Connecting { problem: None }),
+            identity: Mutex::new(None),
+            recent: Mutex::new(RecentMessages::default()),
+            created_at: Timestamp::now(),
+            uncertain_posts: Mutex::new(HashSet::new()),
+        })
+    }
+}
+
+#[async_trait]
+impl Connector for SlackConnector {
+    async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
+        self.run_connection(events).await
+    }
+
+    fn state(&self) -> watch::Receiver<ConnectionState> {
+        self.state.subscribe()
+    }
+
+    async fn post(&self, post: &Post) -> Result<Posted, ChatError> {
+        self.post_once(post).await
+    }
+
+    async fn edit(
+        &self,
+        _: &ChatPlace,
+        message: &str,
+        text: &str,
+        buttons: &[Button],
+    ) -> Result<(), ChatError> {
+        self.update(message, text, buttons).await
+    }
+
+    async fn react(
+        &self,
+        _: &ChatPlace,
+        message: &str,
+        emoji: &str,
+        is_added: bool,
+    ) -> Result<(), ChatError> {
+        self.set_reaction(message, emoji, is_added).await
+    }
+
+    /// Slack shows this only for assistant apps.
+    async fn show_typing(&self, _: &ChatPlace) -> Result<(), ChatError> {
+        Ok(())
+    }
+
+    async fn history(
+        &self,
+        place: &ChatPlace,
+        after: Option<Timestamp>,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<ChatMessage>, ChatError> {
+        self.read_history(place, after, before, limit).await
+    }
+
+    async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError> {
+        self.api.download(attachment, limit).await
+    }
+
+    async fn check(&self) -> Result<Vec<SetupProblem>, ChatError> {
+        self.check_setup().await
+    }
+}

@@ -11,6 +11,7 @@ pub mod http;
 mod on_both;
 pub mod postgres;
 pub mod process;
+pub mod slack;
 pub mod tmpfs;
 mod wait;
 

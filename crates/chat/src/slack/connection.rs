@@ -1,0 +1,141 @@
+//! Keeps a connection of Socket Mode, and replaces it when it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::backoff::Backoff;
+use jiff::SignedDuration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::SlackConnector;
+use super::api::{CallError, Repeat, TokenKind};
+use super::dispatch::Incoming;
+use super::socket::{SocketEnd, open, serve};
+use crate::{ChatError, ConnectionEnd, ConnectionState, ReceivedEvent};
+
+const RECONNECT_WAITS: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_mins(2));
+/// Length of a connection after which its end does not count as a failure.
+const STABLE_CONNECTION: Duration = Duration::from_secs(10);
+/// Number of received envelopes that may wait.
+const MAX_WAITING_ENVELOPES: usize = 4096;
+/// Errors of a method by which Slack refuses the app for good.
+const REFUSING_CODES: [&str; 8] = [
+    "access_denied",
+    "app_not_installed",
+    "invalid_app",
+    "missing_scope",
+    "no_permission",
+    "not_allowed_token_type",
+    "org_login_required",
+    "team_access_not_granted",
+];
+pub(super) const SOCKET_MODE_ADVICE: &str = "Socket Mode is disabled: enable it in the settings of the Slack app";
+
+impl SlackConnector {
+    pub(super) async fn run_connection(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
+        self.api.revoked.send_replace(None);
+        let mut revoked = self.api.revoked.subscribe();
+        let (queue, envelopes) = mpsc::channel(MAX_WAITING_ENVELOPES);
+        let end = tokio::select! {
+            end = self.keep_connected(queue) => end,
+            end = self.dispatch(envelopes, &events) => end,
+            () = events.closed() => ConnectionEnd::Stopped,
+            reason = async {
+                let reason = revoked.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+                reason.unwrap_or_default()
+            } => refused(format!("Slack does not accept the bot token: {reason}")),
+        };
+        self.state.send_replace(match &end {
+            ConnectionEnd::Refused { reason } => ConnectionState::Refused { reason: reason.clone() },
+            ConnectionEnd::Stopped => ConnectionState::Connecting { problem: None },
+        });
+        end
+    }
+
+    async fn keep_connected(&self, queue: mpsc::Sender<Incoming>) -> ConnectionEnd {
+        // Dropping the set ends the connections.
+        let mut sockets = JoinSet::new();
+        let mut failures = 0;
+        loop {
+            let (end, length) = match self.connect(&queue, &mut sockets).await {
+                Ok(socket_end) => {
+                    let start = Instant::now();
+                    let lost = SocketEnd::Lost { reason: "the connection ended".to_owned() };
+                    (socket_end.await.unwrap_or(lost), start.elapsed())
+                }
+                Err(ConnectError::Refused { reason }) => return refused(reason),
+                Err(ConnectError::Ended(end)) => (end, Duration::ZERO),
+            };
+            failures = if length < STABLE_CONNECTION { failures + 1 } else { 0 };
+            let wait = match end {
+                SocketEnd::Disabled => return refused(SOCKET_MODE_ADVICE.to_owned()),
+                // The old connection is served until Slack closes it.
+                SocketEnd::Refresh if failures <= 1 => Duration::ZERO,
+                SocketEnd::Refresh => RECONNECT_WAITS.pause_after(failures - 1),
+                SocketEnd::Lost { reason } => {
+                    tracing::info!("the connection to Slack is lost: {reason}");
+                    self.state.send_replace(ConnectionState::Connecting { problem: Some(reason) });
+                    RECONNECT_WAITS.pause_after(failures)
+                }
+            };
+            while sockets.try_join_next().is_some() {}
+            sleep(wait).await;
+        }
+    }
+
+    /// Opens a connection. Returns the receiver of its end.
+    async fn connect(
+        &self,
+        queue: &mpsc::Sender<Incoming>,
+        sockets: &mut JoinSet<()>,
+    ) -> Result<oneshot::Receiver<SocketEnd>, ConnectError> {
+        let identity = self.read_identity().await?;
+        let opened =
+            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), Repeat::Always).await;
+        let opened = opened.map_err(ConnectError::of_app_token)?.body;
+        let url = opened["url"].as_str().unwrap_or_default();
+        let stream = open(url).await.map_err(ConnectError::Ended)?;
+        let account = identity.account();
+        let is_new = !matches!(*self.state.borrow(), ConnectionState::Connected(_));
+        self.state.send_replace(ConnectionState::Connected(account.clone()));
+        if is_new && queue.send(Incoming::Connected(account)).await.is_err() {
+            return Err(ConnectError::Ended(SocketEnd::Lost { reason: "stopped".to_owned() }));
+        }
+        let (end, ended) = oneshot::channel();
+        sockets.spawn(serve(stream, Arc::clone(&self.api), queue.clone(), end));
+        Ok(ended)
+    }
+}
+
+fn refused(reason: String) -> ConnectionEnd {
+    ConnectionEnd::Refused { reason }
+}
+
+enum ConnectError {
+    /// Slack refuses the app for good.
+    Refused { reason: String },
+    Ended(SocketEnd),
+}
+
+impl ConnectError {
+    fn of_app_token(error: CallError) -> Self {
+        match Self::from(error) {
+            Self::Refused { reason } => Self::Refused { reason: format!("with the app token: {reason}") },
+            Self::Ended(end) => Self::Ended(end),
+        }
+    }
+}
+
+impl From<CallError> for ConnectError {
+    fn from(error: CallError) -> Self {
+        let is_refusal = error.code().is_some_and(|code| REFUSING_CODES.contains(&code));
+        match ChatError::from(error) {
+            error @ ChatError::Revoked { .. } => Self::Refused { reason: error.to_string() },
+            error if is_refusal => Self::Refused { reason: error.to_string() },
+            error => Self::Ended(SocketEnd::Lost { reason: error.to_string() }),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Names of users, with a cache.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::api::{Repeat, SlackApi};
+
+/// How long a name is used before Slack is asked again.
+const NAME_LIFE: Duration = Duration::from_hours(1);
+/// How long an id is used as the name after a failed request.
+const FAILURE_LIFE: Duration = Duration::from_mins(1);
+/// Number of names at which the cache is emptied.
+const MAX_CACHED_NAMES: usize = 10_000;
+
+#[derive(Clone)]
+struct CachedName {
+    name: String,
+    is_bot: bool,
+    until: Instant,
+}
+
+pub(super) struct UserNames {
+    api: Arc<SlackApi>,
+    cached: Mutex<HashMap<String, CachedName>>,
+}
+
+impl UserNames {
+    pub(super) fn new(api: Arc<SlackApi>) -> Self {
+        Self { api, cached: Mutex::new(HashMap::new()) }
+    }
+
+    /// Returns the name of a user, and whether the user is a bot. The name is the id if Slack does not tell it.
+    pub(super) async fn of(&self, user: &str) -> (String, bool) {
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner).get(user).cloned();
+        if let Some(cached) = cached.filter(|cached| cached.until > Instant::now()) {
+            return (cached.name, cached.is_bot);
+        }
+        let params = vec![("user", user.to_owned())];
+        let found = self.api.call("users.info", &params, Repeat::Never).await;
+        let (name, is_bot, life) = match found {
+            Ok(answer) => {
+                let name = name_in(&answer["user"]).unwrap_or(user).to_owned();
+                (name, answer["user"]["is_bot"] == true, NAME_LIFE)
+            }
+            Err(_) => (user.to_owned(), false, FAILURE_LIFE),
+        };
+        let cached = CachedName { name: name.clone(), is_bot, until: Instant::now() + life };
+        let mut names = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= MAX_CACHED_NAMES {
+            names.clear();
+        }
+        names.insert(user.to_owned(), cached);
+        (name, is_bot)
+    }
+}
+
+fn name_in(user: &Value) -> Option<&str> {
+    let profile = &user["profile"];
+    let candidates = [&profile["display_name"], &profile["real_name"], &user["real_name"], &user["name"]];
+    candidates.into_iter().filter_map(Value::as_str).find(|name| !name.is_empty())
+}

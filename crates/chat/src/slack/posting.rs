@@ -1,0 +1,209 @@
+//! Posts, edits and reactions.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::ChatPlace;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::SlackConnector;
+use super::api::{CallError, Params, Repeat};
+use super::emoji::emoji_name;
+use super::sections::blocks;
+use super::timestamp::{split_id, ts_of};
+use crate::{Button, ChatError, Post, Posted};
+
+/// Type of the metadata that carries the key of a post.
+const POST_EVENT_TYPE: &str = "cowhand_post";
+/// Age of the first try from which a post is looked up before it is posted.
+const FIRST_TRY_AGE: SignedDuration = SignedDuration::from_secs(2);
+/// Possible difference between the clocks of this machine and of Slack.
+const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(2);
+const MAX_POST_TRIES: u32 = 4;
+const POST_WAITS: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
+/// Number of messages on a page of the lookup.
+const LOOKUP_PAGE: usize = 200;
+const MAX_LOOKUP_PAGES: usize = 20;
+
+/// A message that is posted, with the ids of the files that belong to it.
+pub(super) struct PostedText {
+    pub(super) ts: String,
+    pub(super) files: Vec<String>,
+    pub(super) is_repeated: bool,
+}
+
+impl SlackConnector {
+    pub(super) async fn post_once(&self, post: &Post) -> Result<Posted, ChatError> {
+        let age = Timestamp::now().duration_since(post.first_tried_at);
+        let is_retry = age > FIRST_TRY_AGE || post.first_tried_at < self.created_at;
+        let must_look = is_retry || self.is_uncertain(&post.key);
+        let _turn = self.pace.turn(&post.place.channel).await;
+        let result = self.post_with_files(post, must_look).await;
+        let is_unknown = matches!(result, Err(ChatError::Unavailable { .. } | ChatError::RateLimited { .. }));
+        let mut uncertain = self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_unknown {
+            uncertain.insert(post.key.clone());
+        } else {
+            uncertain.remove(&post.key);
+        }
+        result
+    }
+
+    fn is_uncertain(&self, key: &str) -> bool {
+        self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    async fn post_with_files(&self, post: &Post, must_look: bool) -> Result<Posted, ChatError> {
+        let text = self.post_text(post, must_look).await?;
+        if !post.files.is_empty() {
+            self.share_files(post, &text).await?;
+        }
+        let id = format!("{}:{}", post.place.channel, text.ts);
+        Ok(Posted { id, is_repeated: text.is_repeated })
+    }
+
+    /// Posts the text. After an error that leaves the result open, looks whether it was posted.
+    async fn post_text(&self, post: &Post, mut must_look: bool) -> Result<PostedText, ChatError> {
+        let (mut failures, mut files) = (0, None);
+        loop {
+            if must_look && let Some(found) = self.find_post(post).await? {
+                return Ok(found);
+            }
+            let ids = match files.take() {
+                Some(ids) => ids,
+                None => self.upload_files(post).await?,
+            };
+            match self.api.call("chat.postMessage", &message_params(post, &ids), Repeat::IfNotExecuted).await {
+                Ok(answer) => {
+                    let ts = answer["ts"].as_str().unwrap_or_default().to_owned();
+                    return Ok(PostedText { ts, files: ids, is_repeated: false });
+                }
+                Err(CallError::Unknown { .. }) if failures + 1 < MAX_POST_TRIES => {
+                    failures += 1;
+                    (must_look, files) = (true, Some(ids));
+                    sleep(wait_after(failures)).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Looks for the message with the key of the post among the bot's messages since the first try.
+    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, ChatError> {
+        let identity = self.identity().await?;
+        let oldest = post.first_tried_at - CLOCK_DIFFERENCE;
+        let mut cursor = None;
+        for _ in 0..MAX_LOOKUP_PAGES {
+            let params = [("oldest", ts_of(oldest)), ("include_all_metadata", "true".to_owned())];
+            let page = match self.message_page(&post.place, params.to_vec(), LOOKUP_PAGE, cursor).await {
+                Ok(page) => page,
+                // A bot may be allowed to answer where it may not read.
+                Err(error) if matches!(error.code(), Some("missing_scope" | "not_in_channel")) => {
+                    tracing::warn!("an earlier post cannot be looked up on Slack: {}", ChatError::from(error));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let is_post = |message: &&Value| {
+                let metadata = &message["metadata"];
+                metadata["event_type"] == POST_EVENT_TYPE
+                    && metadata["event_payload"]["key"] == post.key.as_str()
+                    && identity.wrote(message)
+            };
+            if let Some(message) = page.messages.iter().find(is_post) {
+                let files = message["metadata"]["event_payload"]["files"].as_array();
+                let files = files.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+                let ts = message["ts"].as_str().unwrap_or_default().to_owned();
+                return Ok(Some(PostedText { ts, files: files.collect(), is_repeated: true }));
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) async fn update(
+        &self,
+        message: &str,
+        text: &str,
+        buttons: &[Button],
+    ) -> Result<(), ChatError> {
+        let (channel, ts) = split_id(message)?;
+        let mut params = text_params(channel, text);
+        params.push(("ts", ts.to_owned()));
+        // Without blocks, Slack keeps those that the message has.
+        params.push(("blocks", blocks(text, buttons).to_string()));
+        self.api.call("chat.update", &params, Repeat::Always).await?;
+        Ok(())
+    }
+
+    /// Records other files in the metadata of a post.
+    pub(super) async fn record_files(&self, post: &Post, ts: &str, files: &[String]) -> Result<(), ChatError> {
+        let mut params = message_params(post, files);
+        params.push(("ts", ts.to_owned()));
+        self.api.call("chat.update", &params, Repeat::Always).await?;
+        Ok(())
+    }
+
+    pub(super) async fn set_reaction(
+        &self,
+        message: &str,
+        emoji: &str,
+        is_added: bool,
+    ) -> Result<(), ChatError> {
+        let (channel, ts) = split_id(message)?;
+        let params = vec![
+            ("channel", channel.to_owned()),
+            ("timestamp", ts.to_owned()),
+            ("name", emoji_name(emoji).to_owned()),
+        ];
+        let method = if is_added { "reactions.add" } else { "reactions.remove" };
+        match self.api.call(method, &params, Repeat::Always).await {
+            Err(error) if !matches!(error.code(), Some("already_reacted" | "no_reaction")) => Err(error.into()),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+fn text_params(channel: &str, text: &str) -> Params {
+    let fixed = [("parse", "none"), ("link_names", "false"), ("mrkdwn", "true")];
+    let mut params: Params = fixed.map(|(name, value)| (name, value.to_owned())).to_vec();
+    params.extend([("channel", channel.to_owned()), ("text", text.to_owned())]);
+    params
+}
+
+fn message_params(post: &Post, files: &[String]) -> Params {
+    let names = || post.files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", ");
+    let text = if post.text.trim().is_empty() { names() } else { post.text.clone() };
+    let mut payload = json!({ "key": post.key });
+    if !files.is_empty() {
+        payload["files"] = json!(files);
+    }
+    let metadata = json!({ "event_type": POST_EVENT_TYPE, "event_payload": payload });
+    let mut params = text_params(&post.place.channel, &text);
+    params.extend([
+        ("metadata", metadata.to_string()),
+        ("unfurl_links", "false".to_owned()),
+        ("unfurl_media", "false".to_owned()),
+    ]);
+    params.extend(thread_param(&post.place));
+    if !post.buttons.is_empty() {
+        params.push(("blocks", blocks(&text, &post.buttons).to_string()));
+    }
+    params
+}
+
+pub(super) fn thread_param(place: &ChatPlace) -> Option<(&'static str, String)> {
+    place.thread.clone().map(|thread| ("thread_ts", thread))
+}
+
+/// Returns the wait before another try.
+pub(super) fn wait_after(failures: u32) -> Duration {
+    POST_WAITS.pause_after(failures)
+}

@@ -1,0 +1,85 @@
+//! Checks tokens and scopes.
+
+use super::SlackConnector;
+use super::api::{CallError, Repeat, TokenKind};
+use super::connection::SOCKET_MODE_ADVICE;
+use crate::{ChatError, SetupProblem};
+
+/// Scopes of the bot, with what does not work without each.
+const NEEDED_SCOPES: [(&str, &str); 9] = [
+    ("app_mentions:read", "the bot does not see that it is mentioned"),
+    ("chat:write", "the bot cannot answer"),
+    (
+        "channels:history",
+        "in public channels, the bot sees only messages that mention it, reads no earlier messages, and may post an \
+         answer twice",
+    ),
+    (
+        "groups:history",
+        "in private channels, the bot sees only messages that mention it, reads no earlier messages, and may post an \
+         answer twice",
+    ),
+    ("im:history", "the bot does not see direct messages"),
+    ("users:read", "the bot knows people by their ids only, not by their names"),
+    ("reactions:write", "the bot cannot acknowledge messages with a reaction"),
+    ("files:read", "the bot cannot read attached files"),
+    ("files:write", "the bot cannot send files"),
+];
+
+impl SlackConnector {
+    pub(super) async fn check_setup(&self) -> Result<Vec<SetupProblem>, ChatError> {
+        let mut problems = Vec::new();
+        match self.api.call_as(TokenKind::Bot, "auth.test", &Vec::new(), Repeat::Always).await {
+            Ok(answer) => {
+                let scopes = answer.scopes.as_deref();
+                let missing = |(scope, _): &&(&str, &str)| {
+                    scopes.is_some_and(|scopes| scopes.iter().all(|granted| granted != scope))
+                };
+                problems.extend(NEEDED_SCOPES.iter().filter(missing).map(|&(scope, effect)| SetupProblem {
+                    problem: format!("the bot token does not have the scope {scope}: {effect}"),
+                    advice: format!(
+                        "add {scope} to the Bot Token Scopes under OAuth & Permissions of the Slack app, and \
+                         install the app again"
+                    ),
+                }));
+            }
+            Err(error) => problems.push(bot_token_problem(error)?),
+        }
+        let opened =
+            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), Repeat::Always).await;
+        if let Err(error) = opened {
+            problems.push(app_token_problem(error)?);
+        }
+        Ok(problems)
+    }
+}
+
+fn bot_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
+    match error {
+        CallError::Code { code, .. } => Ok(SetupProblem {
+            problem: format!("Slack does not accept the bot token ({code}): the bot cannot do anything"),
+            advice: "install the Slack app in the workspace, and use the Bot User OAuth Token (xoxb-…) under OAuth & \
+                     Permissions"
+                .to_owned(),
+        }),
+        error => Err(error.into()),
+    }
+}
+
+fn app_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
+    match error {
+        CallError::Code { code, .. } if code == "missing_scope" => Ok(SetupProblem {
+            problem: "the app token does not have the scope connections:write: the bot receives no messages".to_owned(),
+            advice: "generate an App-Level Token with connections:write under Basic Information of the Slack app"
+                .to_owned(),
+        }),
+        CallError::Code { code, .. } => Ok(SetupProblem {
+            problem: format!("Slack does not accept the app token ({code}): the bot receives no messages"),
+            advice: format!(
+                "use an App-Level Token (xapp-…) with connections:write, from Basic Information of the Slack app. If \
+                 {SOCKET_MODE_ADVICE}"
+            ),
+        }),
+        error => Err(error.into()),
+    }
+}

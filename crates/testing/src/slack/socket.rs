@@ -1,0 +1,202 @@
+//! Socket Mode: WebSockets, envelopes, acknowledgements and redelivery.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{interval, timeout};
+use tokio_websockets::{Message, ServerBuilder};
+
+use super::{FakeSlack, Workspace};
+
+const FAKE_PING_INTERVAL: Duration = Duration::from_secs(2);
+/// Number of times that an event is sent again.
+const MAX_REDELIVERIES: u32 = 3;
+
+#[derive(Debug)]
+pub(crate) struct FakeSocket {
+    id: String,
+    frames: mpsc::UnboundedSender<SocketFrame>,
+    /// True after its end was announced. It gets no more envelopes, and is closed as soon as another socket is there.
+    is_leaving: bool,
+}
+
+#[derive(Debug)]
+enum SocketFrame {
+    Text(String),
+    /// Closes the WebSocket properly.
+    Close,
+    /// Ends the TCP connection.
+    Drop,
+}
+
+/// Envelope that is not acknowledged.
+#[derive(Debug)]
+pub(crate) struct FakeEnvelope {
+    acknowledged: Option<oneshot::Sender<Value>>,
+    frame: Value,
+}
+
+pub(crate) async fn serve(workspace: Arc<Workspace>, listener: TcpListener) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(serve_socket(Arc::clone(&workspace), stream));
+    }
+}
+
+async fn serve_socket(workspace: Arc<Workspace>, stream: TcpStream) {
+    let Ok((request, mut socket)) = ServerBuilder::new().accept(stream).await else { return };
+    let ticket = request.uri().query().unwrap_or_default().trim_start_matches("ticket=").to_owned();
+    let (frames, mut outgoing) = mpsc::unbounded_channel();
+    let id = {
+        let mut state = workspace.state();
+        if !state.tickets.remove(&ticket) {
+            return;
+        }
+        let id = state.next_id("socket-");
+        let number = state.sockets.len() + 1;
+        let hello = json!({ "type": "hello", "num_connections": number,
+            "connection_info": { "app_id": "A1" }, "debug_info": { "host": "fake" } });
+        frames.send(SocketFrame::Text(hello.to_string())).unwrap();
+        for leaving in state.sockets.iter().filter(|socket| socket.is_leaving) {
+            let _ = leaving.frames.send(SocketFrame::Close);
+        }
+        state.sockets.push(FakeSocket { id: id.clone(), frames, is_leaving: false });
+        id
+    };
+    workspace.notify();
+    let mut pings = interval(FAKE_PING_INTERVAL);
+    loop {
+        let is_sent = tokio::select! {
+            frame = outgoing.recv() => match frame {
+                Some(SocketFrame::Text(text)) => socket.send(Message::text(text)).await.is_ok(),
+                Some(SocketFrame::Close) => {
+                    let _ = timeout(Duration::from_secs(5), socket.close()).await;
+                    false
+                }
+                Some(SocketFrame::Drop) | None => false,
+            },
+            message = socket.next() => match message {
+                Some(Ok(message)) => {
+                    if let Some(text) = message.as_text() {
+                        acknowledge(&workspace, text);
+                    }
+                    true
+                }
+                Some(Err(_)) | None => false,
+            },
+            _ = pings.tick() => socket.send(Message::ping("fake")).await.is_ok(),
+        };
+        if !is_sent {
+            break;
+        }
+    }
+    workspace.state().sockets.retain(|socket| socket.id != id);
+    workspace.notify();
+}
+
+fn acknowledge(workspace: &Workspace, text: &str) {
+    let Ok(mut frame) = serde_json::from_str::<Value>(text) else { return };
+    let id = frame["envelope_id"].as_str().unwrap_or_default();
+    let envelope = workspace.state().envelopes.remove(id);
+    if let Some(acknowledged) = envelope.and_then(|envelope| envelope.acknowledged) {
+        let _ = acknowledged.send(frame["payload"].take());
+    }
+    workspace.notify();
+}
+
+/// Sends an envelope to one of the sockets. Events are sent again if they are not acknowledged in time; commands and
+/// presses are not. Returns the receiver of the payload of the acknowledgement.
+pub(crate) fn send_envelope(
+    workspace: &Arc<Workspace>,
+    kind: &str,
+    payload: Value,
+) -> oneshot::Receiver<Value> {
+    let (acknowledged, receiver) = oneshot::channel();
+    let id = {
+        let mut state = workspace.state();
+        let id = state.next_id("envelope-");
+        let frame = json!({ "envelope_id": id, "type": kind, "payload": payload,
+            "accepts_response_payload": kind != "events_api" });
+        state.envelopes.insert(id.clone(), FakeEnvelope { acknowledged: Some(acknowledged), frame });
+        id
+    };
+    try_send(workspace, &id, 0);
+    let is_repeated = kind == "events_api";
+    let workspace = Arc::clone(workspace);
+    tokio::spawn(async move {
+        for attempt in 1..=MAX_REDELIVERIES + 1 {
+            let wait = { workspace.state().acknowledge_within };
+            tokio::time::sleep(wait).await;
+            if !is_repeated || attempt > MAX_REDELIVERIES {
+                break;
+            }
+            try_send(&workspace, &id, attempt);
+        }
+        workspace.state().envelopes.remove(&id);
+        workspace.notify();
+    });
+    receiver
+}
+
+fn try_send(workspace: &Workspace, id: &str, attempt: u32) {
+    let mut state = workspace.state();
+    let Some(envelope) = state.envelopes.get(id) else { return };
+    let mut frame = envelope.frame.clone();
+    if frame["type"] == "events_api" {
+        frame["retry_attempt"] = json!(attempt);
+        frame["retry_reason"] = json!(if attempt == 0 { "" } else { "timeout" });
+    }
+    // One socket after the other.
+    if let Some(place) = state.sockets.iter().position(|socket| !socket.is_leaving) {
+        let socket = state.sockets.remove(place);
+        let _ = socket.frames.send(SocketFrame::Text(frame.to_string()));
+        state.sockets.push(socket);
+    }
+    drop(state);
+    workspace.notify();
+}
+
+impl FakeSlack {
+    /// Returns the number of open sockets.
+    pub fn connections(&self) -> usize {
+        self.state().sockets.len()
+    }
+
+    /// Returns the number of envelopes that were sent and not acknowledged. An event that was sent four times no longer
+    /// counts.
+    pub fn unacknowledged(&self) -> usize {
+        self.state().envelopes.len()
+    }
+
+    pub async fn wait_for_connections(&self, count: usize) {
+        self.wait_for("connections", |state| (state.sockets.len() == count).then_some(())).await;
+    }
+
+    pub async fn wait_until_acknowledged(&self) {
+        self.wait_for("acknowledgements", |state| state.envelopes.is_empty().then_some(())).await;
+    }
+
+    /// Announces the end of all connections. With `link_disabled` they end at once, otherwise as soon as another
+    /// connection is open.
+    pub fn disconnect(&self, reason: &str) {
+        let frame = json!({ "type": "disconnect", "reason": reason, "debug_info": { "host": "fake" } });
+        for socket in &mut self.state().sockets {
+            socket.is_leaving = true;
+            let _ = socket.frames.send(SocketFrame::Text(frame.to_string()));
+            if reason == "link_disabled" {
+                let _ = socket.frames.send(SocketFrame::Close);
+            }
+        }
+    }
+
+    /// Ends all TCP connections of sockets.
+    pub fn drop_connections(&self) {
+        for socket in &self.state().sockets {
+            let _ = socket.frames.send(SocketFrame::Drop);
+        }
+    }
+}

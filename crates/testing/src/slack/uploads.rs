@@ -1,0 +1,117 @@
+//! Files: upload in three steps, and download.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::api::{MethodResult, SlackError, plain};
+use super::events::add_message;
+use super::request::uploaded_bytes;
+use super::{BOT_ID, BOT_USER, FakeFile, Workspace};
+
+pub(crate) fn begin(workspace: &Workspace, params: &Value) -> MethodResult {
+    let length = params["length"].as_u64().or_else(|| params["length"].as_str()?.parse().ok()).unwrap_or(0);
+    let Some(name) = params["filename"].as_str().filter(|name| !name.is_empty() && length > 0) else {
+        return Err(SlackError::Code("invalid_arguments"));
+    };
+    let mut state = workspace.state();
+    let id = state.next_id("F");
+    let file = FakeFile {
+        name: name.to_owned(),
+        media_type: "text/plain".to_owned(),
+        content: Vec::new(),
+        is_uploaded: false,
+        shares: Vec::new(),
+    };
+    state.files.insert(id.clone(), file);
+    Ok(json!({ "upload_url": format!("{}/upload/{id}", workspace.base), "file_id": id }))
+}
+
+pub(crate) fn receive(workspace: &Workspace, id: &str, content_type: &str, body: &Bytes) -> Response {
+    let mut state = workspace.state();
+    let Some(file) = state.files.get_mut(id) else { return plain(StatusCode::NOT_FOUND) };
+    file.content = uploaded_bytes(content_type, body);
+    file.is_uploaded = true;
+    plain(StatusCode::OK)
+}
+
+/// Shares uploaded files in a message.
+pub(crate) fn complete(workspace: &Arc<Workspace>, params: &Value) -> MethodResult {
+    let files = params["files"].as_array().cloned().unwrap_or_default();
+    let ids: Vec<String> =
+        files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned).collect();
+    {
+        let state = workspace.state();
+        if !ids.iter().all(|id| state.files.get(id).is_some_and(|file| file.is_uploaded)) {
+            return Err(SlackError::Code("file_not_found"));
+        }
+    }
+    let objects: Vec<Value> = ids.iter().map(|id| workspace.file_object(id)).collect();
+    let Some(channel) = params["channel_id"].as_str() else { return Ok(json!({ "files": objects })) };
+    if !workspace.state().channels.contains_key(channel) {
+        return Err(SlackError::Code("channel_not_found"));
+    }
+    let comment = params["initial_comment"].as_str().unwrap_or_default();
+    let mut message = json!({ "subtype": "file_share", "user": BOT_USER, "bot_id": BOT_ID, "text": comment,
+        "files": objects });
+    if let Some(thread) = params["thread_ts"].as_str() {
+        message["thread_ts"] = json!(thread);
+    }
+    let ts = add_message(workspace, channel, message);
+    let mut state = workspace.state();
+    for id in &ids {
+        state.files.get_mut(id).unwrap().shares.push((channel.to_owned(), ts.clone()));
+    }
+    Ok(json!({ "files": objects }))
+}
+
+pub(crate) fn info(workspace: &Workspace, params: &Value) -> MethodResult {
+    let id = params["file"].as_str().unwrap_or_default();
+    if !workspace.state().files.contains_key(id) {
+        return Err(SlackError::Code("file_not_found"));
+    }
+    Ok(json!({ "file": workspace.file_object(id) }))
+}
+
+/// Sends the content of a file. Without the token, Slack answers with its login page.
+pub(crate) fn send(workspace: &Workspace, path: &str, is_authorized: bool) -> Response {
+    let state = workspace.state();
+    if let Some(target) = &state.file_redirect {
+        let mut response = plain(StatusCode::FOUND);
+        response.headers_mut().insert(header::LOCATION, target.parse().unwrap());
+        return response;
+    }
+    let id = path.split('/').next().unwrap_or_default();
+    let Some(file) = state.files.get(id) else { return plain(StatusCode::NOT_FOUND) };
+    let is_shown = is_authorized && state.accepts_tokens && state.scopes.contains("files:read");
+    let (media_type, content) = if is_shown {
+        (file.media_type.as_str(), Bytes::from(file.content.clone()))
+    } else {
+        ("text/html; charset=utf-8", Bytes::from_static(b"<html>Sign in</html>"))
+    };
+    let mut response = Response::new(Body::from(content));
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type.parse().unwrap());
+    response
+}
+
+impl Workspace {
+    /// Returns a file as messages and `files.info` show it.
+    pub(crate) fn file_object(&self, id: &str) -> Value {
+        let state = self.state();
+        let file = &state.files[id];
+        let url = format!("{}/files-pri/{id}/{}", self.base, file.name.replace(' ', "_"));
+        let mut shares = serde_json::Map::new();
+        for (channel, ts) in &file.shares {
+            shares.insert(channel.clone(), json!([{ "ts": ts }]));
+        }
+        let channels: Vec<&String> = file.shares.iter().map(|(channel, _)| channel).collect();
+        json!({
+            "id": id, "name": file.name, "title": file.name, "mimetype": file.media_type,
+            "size": file.content.len(), "url_private": url, "url_private_download": url,
+            "channels": channels, "shares": { "public": shares },
+        })
+    }
+}
