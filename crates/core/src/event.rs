@@ -155,7 +155,8 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<RetentionLimit>,
     },
-    /// The schedule is new, has a changed trigger, is in the config again, or has an `end_at` in the future again.
+    /// The schedule is new, has a changed trigger, is in the config again, or is reopened because its `end_at` was
+    /// moved into the future or removed.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
     /// The schedule has taken over the history of its former name, `AGENT/SCHEDULE`.
@@ -189,7 +190,7 @@ pub enum Fact {
     /// The pause of the schedule has ended.
     #[serde(rename = "schedule:resumed")]
     ScheduleResumed,
-    /// The `end_at` of the schedule has passed.
+    /// The `end_at` of the schedule has passed, or it is a `delay` whose time passed while it was off.
     #[serde(rename = "schedule:finished")]
     ScheduleFinished,
     /// The trigger of the schedule cannot continue until a person fixes something.

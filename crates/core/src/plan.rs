@@ -85,8 +85,8 @@ impl Snapshot {
         of_schedule.filter(|firing| !self.is_held_back(firing))
     }
 
-    /// Returns the oldest job of the schedule that has had an attempt and waits for the time of the next attempt, with
-    /// that time.
+    /// Of the schedule's jobs that have had an attempt and wait for the time of the next attempt, returns the oldest,
+    /// with that time.
     pub fn next_retry(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
         let mut jobs =
             self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began_at.is_some());

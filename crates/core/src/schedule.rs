@@ -407,8 +407,8 @@ impl ScheduleRecord {
         self.is_disabled_by_person() && self.pause_while_disabled.is_some()
     }
 
-    /// Reopens the schedule because its `end_at` is in the future again. Due times while it was finished do not fire.
-    /// Does nothing and returns false if the schedule is not finished.
+    /// Reopens the schedule, because the config has moved its `end_at` into the future or removed it. Due times while
+    /// it was finished do not fire. Does nothing and returns false if the schedule is not finished.
     pub fn reopen(&mut self, now: Timestamp) -> bool {
         let finished = self.state == ScheduleState::Finished;
         if finished {

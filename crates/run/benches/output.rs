@@ -110,7 +110,7 @@ fn tail(folder: &Path, reader: Reader, secrets: u64, lines: u64) -> Duration {
         attempt: 1,
         previous_ending: None,
     };
-    // As a token of GitHub, whose form also some of the texts begin with.
+    // Each secret has the form of a GitHub token.
     let secrets = (0..secrets).map(|n| format!("ghp_{n:02}{:032x}", u128::from(n + 7).pow(20))).collect();
     let now = Timestamp::UNIX_EPOCH;
     let began = Instant::now();

@@ -66,7 +66,8 @@ pub struct SandboxPlan {
     pub kind: SandboxKind,
     /// Program of the agent.
     pub program: PathBuf,
-    /// Home directory of the user. With bubblewrap and in a container, it exists and contains only granted paths.
+    /// Home directory of the user. With bubblewrap and in a container, it exists and contains only paths that the agent
+    /// may read or write.
     #[serde(default)]
     pub home: Option<PathBuf>,
     pub read: Vec<PathBuf>,

@@ -52,7 +52,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Ext4 disk in a file. It can become read-only after an error while processes have files open on it.
+/// Ext4 disk in an image file. A test can make the disk read-only while processes have files open on it.
 #[derive(Debug)]
 pub struct Ext4 {
     image: PathBuf,

@@ -89,7 +89,7 @@ impl Subject {
             assert_eq!(item.id.source(), source, "{} does not begin with the source's type", item.id);
         }
         let ordered = whole.is_sorted_by_key(|item| item.created_at);
-        assert!(ordered, "the oldest item does not come first");
+        assert!(ordered, "the items are not sorted, the oldest first");
         let by_two = self.list(FetchOptions { limit: Some(2), ..FetchOptions::default() }).await;
         let ids = |items: &[WorkItem]| items.iter().map(|item| item.id.to_string()).collect::<Vec<_>>();
         assert_eq!(ids(&by_two), ids(&whole), "pages of two items show other items than one page");

@@ -241,7 +241,7 @@ enum HiddenVerb {
     Confine(PathBuf),
     /// `cowhand contain FOLDER`: runs the agent of the attempt in FOLDER in a container, and waits for its end.
     Contain(PathBuf),
-    /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: runs inside a bubblewrap sandbox, and executes the agent
+    /// `cowhand enclosed ROUTE NETWORK PROGRAM ARGUMENT…`: runs inside a bubblewrap sandbox, and executes the agent
     /// there.
     Enclosed(Vec<OsString>),
     /// `cowhand forward`: forwards connections of an agent in a bubblewrap sandbox to the proxy outside.

@@ -1,8 +1,8 @@
 //! Triggers: they decide *when* a schedule fires. A strategy waits for something outside and passes on tasks. The
 //! runner makes firings and jobs from these tasks, and does not depend on the type of the trigger.
 //!
-//! `docs/triggers.md` shows how to add a type, `examples/own_trigger.rs` adds a type outside this crate, and
-//! [`contract`] tests a strategy.
+//! `docs/triggers.md` shows how to add a type, `crates/cowhand/examples/own_trigger.rs` adds a type outside this crate,
+//! and [`contract`] tests a strategy.
 
 pub mod contract;
 pub(crate) mod dispatch;

@@ -1,6 +1,7 @@
 //! The runtime `claude`, Claude Code: `claude -p --output-format stream-json --verbose`.
 //!
-//! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`.
+//! A line of type `assistant` or `user` becomes one message for each of its content blocks. Keys for which the message
+//! has no field are kept in its object `line`. A line of type `system` or `error` already has the form of a message.
 //! New versions of Claude Code add keys and types of lines, so the reader requires no key and keeps lines of unknown
 //! types.
 
@@ -35,18 +36,20 @@ pub struct Claude {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Ids of the messages whose usage was counted last. Each line of a message repeats the usage of the message, and
-    /// lines of concurrent subagents are interleaved.
+    /// Ids of the last messages of Claude whose usage was counted, at most `MAX_REMEMBERED`. Claude writes a message
+    /// as several lines, and each line repeats the usage of the message. Several ids are needed, because lines of
+    /// concurrent subagents are interleaved.
     counted: VecDeque<String>,
     /// Usage of the messages so far, by model. It is used if there is no result line or the result line states no
-    /// tokens. Output tokens are those at the start of a message, so this is a lower bound.
+    /// tokens. A line states the output tokens as they were when its message began, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
     /// Usage of the session before this attempt. A result line states the usage of the whole session.
     #[serde(rename = "before")]
     usage_before: JobUsage,
     /// End of the usage limit that was reached, in seconds since 1970.
     resets_at: Option<i64>,
-    /// Blocks that arrive in parts, by the tool call of their subagent and their index.
+    /// Blocks that arrive in parts. The key is the id of the tool call that started the subagent, and the index of the
+    /// block.
     blocks: BTreeMap<String, Block>,
     #[serde(skip)]
     redactor: TextRedactor,
@@ -118,7 +121,7 @@ impl OutputReader for Claude {
 impl Claude {
     fn object(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let kind = text(&fields, "type").unwrap_or_default();
-        // A result may name a requested session that does not exist.
+        // If the session to continue does not exist, only the result line names it. So this line is not read here.
         if kind != "result" {
             self.session_id = short_text(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
         }
@@ -161,8 +164,8 @@ impl Claude {
             known.is_text = is_text;
             *piece = known.pieces.add(piece, &self.redactor);
         } else if let Some(mut known) = self.blocks.remove(&block) {
-            // Text that was held back is passed on now. Thinking and tool calls follow as a whole, so a part of them
-            // that was held back is dropped.
+            // Views join the parts of a text, so the end that was held back is passed on now. They do not show parts of
+            // thinking and tool calls, so the end of these is dropped; the whole block follows.
             let rest = known.pieces.rest(&self.redactor);
             messages.extend((known.is_text && !rest.is_empty()).then(|| blocks::held_back_text(rest)));
         }

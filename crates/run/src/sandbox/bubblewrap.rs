@@ -37,7 +37,7 @@ pub(super) fn argv(
     if let Some(home) = &sandbox.home {
         arguments.0.extend(["--dir".into(), home.into()]);
     }
-    // A granted path inside a hidden folder is bound after that folder is covered.
+    // A readable or writable path inside a hidden folder is bound after that folder is covered.
     arguments.files(sandbox, |path| !is_in_hidden(sandbox, path));
     arguments.files(sandbox, |path| is_in_hidden(sandbox, path));
     for (source, target) in &sandbox.home_replacements {

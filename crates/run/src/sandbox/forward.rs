@@ -1,5 +1,6 @@
 //! The programs of cowhand inside a bubblewrap sandbox. `cowhand enclosed` is started by `bwrap` and executes the
-//! agent. `cowhand forward`, the forwarder, passes TCP connections on the loopback to the proxy's Unix socket.
+//! agent. `cowhand forward`, the forwarder, accepts TCP connections on the loopback address and passes them on to the
+//! proxy's Unix socket.
 
 use std::io;
 use std::net::TcpListener;
@@ -12,17 +13,18 @@ use super::proxy;
 use super::seccomp::{self, Confinement};
 use cowhand_system::stderr;
 
-/// Path of cowhand's program inside the sandbox. `/dev` is always a separate mount, so no path of the config covers it.
+/// Path of cowhand's program inside the sandbox. The sandbox has its own `/dev`, in which no path of the config is
+/// bound.
 pub(super) const PROGRAM_PATH: &str = "/dev/cowhand/cowhand";
 /// Path of the proxy's socket inside the sandbox.
 pub(super) const SOCKET_PATH: &str = "/dev/cowhand/proxy.sock";
 
-/// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: starts the forwarder if there is a proxy, installs the seccomp
+/// `cowhand enclosed ROUTE NETWORK PROGRAM ARGUMENT…`: starts the forwarder if there is a proxy, installs the seccomp
 /// filters, and executes the agent.
 pub(super) const ENCLOSED_VERB: &str = "enclosed";
-/// Value of `HOW` if there is a proxy.
+/// Value of `ROUTE` if there is a proxy.
 pub(super) const WITH_PROXY: &str = "proxied";
-/// Value of `HOW` if there is no proxy.
+/// Value of `ROUTE` if there is no proxy.
 pub(super) const WITHOUT_PROXY: &str = "direct";
 /// Value of `NETWORK` if the sandbox has its own network.
 pub(super) const OWN_NETWORK: &str = "own-network";
@@ -35,8 +37,8 @@ const DETACHED: &str = "detached";
 
 /// Executes the agent. Returns only after an error.
 pub fn run_enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
-    let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
-    let opened = if how == WITH_PROXY { start_forwarder() } else { Ok(()) };
+    let [route, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
+    let opened = if route == WITH_PROXY { start_forwarder() } else { Ok(()) };
     let held = Confinement::Namespaces { own_network: network == OWN_NETWORK };
     let closed = opened.and_then(|()| seccomp::restrict(held).map_err(io::Error::other));
     let why = match closed {
@@ -52,7 +54,8 @@ pub fn run_enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
 
 fn start_forwarder() -> io::Result<()> {
     let listener = TcpListener::bind(proxy::PROXY_ADDRESS)?;
-    // The command leaves a detached process behind, so that the agent has no child that the agent did not start.
+    // This process becomes the agent by `exec`, and the agent must have no child that it did not start. So this command
+    // starts the forwarder as a detached process, and ends.
     let status = Command::new(PROGRAM_PATH).arg(FORWARD_VERB).stdin(OwnedFd::from(listener)).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }

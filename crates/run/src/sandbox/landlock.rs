@@ -64,13 +64,13 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
     let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut readable = Vec::new();
     for path in &sandbox.read {
-        // A granted path inside a hidden folder stays readable.
+        // A hidden folder that contains the path does not hide the path.
         let hidden: Vec<_> =
             sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
         collect_allowed(path, &hidden, &mut readable);
     }
-    let listens = !matches!(sandbox.network, NetworkAccess::All);
-    let mut rules = ruleset(listens)?;
+    let restricts_tcp = !matches!(sandbox.network, NetworkAccess::All);
+    let mut rules = ruleset(restricts_tcp)?;
     let allowed = readable
         .iter()
         .map(|path| (path.as_path(), read))
@@ -110,7 +110,7 @@ fn collect_allowed(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let below = entry.path();
-        // A link is skipped, because rules apply to its target.
+        // A rule for a link would allow its target, which may be hidden. So links are skipped.
         if !below.is_symlink() {
             collect_allowed(&below, hidden, found);
         }

@@ -120,9 +120,9 @@ fn compare_tree(
         known => known,
     };
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
-    // The copy of the agent's index is replaced by a new index, unless a filter is disabled or the checkout is sparse.
-    // In these two cases, a new index would make every file with the filter look changed, or every file outside the
-    // checkout look deleted.
+    // A new index replaces the copy of the agent's index, except in two cases: if a filter is disabled, a new index
+    // would make every file with the filter look changed; if the checkout is sparse, it would make every file outside
+    // the checkout look deleted. An agent's index that is not valid is always replaced.
     if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
         missing_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;

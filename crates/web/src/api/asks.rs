@@ -16,7 +16,7 @@ use cowhand_engine::fleet::AskDecision;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AsksQuery {
-    /// Include asks that were answered or have ended, the newest first.
+    /// List also asks that are no longer open. The list then begins with the newest ask, otherwise with the oldest.
     all: Switch,
     /// Maximum number of asks; unset means 50.
     limit: Option<Count>,
@@ -60,7 +60,8 @@ pub struct AskRequest {
     /// The number of the attempt that asks.
     #[schemars(range(min = 1))]
     pub attempt: u32,
-    /// Key of the ask. A repeated request of the same attempt with the same key returns the existing ask.
+    /// Key of the ask, at most 200 bytes. A repeated request of the same attempt with the same key returns the existing
+    /// ask.
     #[schemars(length(min = 1, max = 200))]
     pub key: String,
     pub tool: Option<String>,

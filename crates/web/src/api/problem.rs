@@ -59,11 +59,11 @@ pub enum Code {
     NotAWebhook,
     Stopping,
     NoDaemon,
-    /// The store does not answer, or cannot be written.
+    /// The store does not answer, or the store or the state folder cannot be written.
     StoreUnavailable,
     /// The daemon has no file descriptors or memory left for the request. It did nothing; try again.
     Busy,
-    /// Another required resource is not available, for example the disk, a connection or a work source.
+    /// Another failure outside the request, for example of a work source, of a file with output, or of the daemon.
     Unavailable,
 }
 

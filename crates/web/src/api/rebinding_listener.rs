@@ -1,5 +1,5 @@
-//! The listener of a Unix socket. If somebody removes or replaces the file of the socket, nobody can reach the daemon.
-//! The listener then binds the socket again.
+//! The listener of a Unix socket. If somebody removes or replaces the file of the socket, clients cannot connect to it
+//! any more. The listener then binds the socket again.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io;
@@ -126,7 +126,7 @@ impl SocketPath {
         missing_is_ok(fs::remove_file(&self.real))
     }
 
-    /// Returns whether clients find the socket. A file that cannot be examined now counts as present.
+    /// Returns whether clients find the socket. If the file cannot be examined at the moment, it counts as present.
     fn is_bound(&self, file: &Metadata) -> bool {
         let is_missing = |error: io::Error| {
             matches!(

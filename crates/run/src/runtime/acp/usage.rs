@@ -153,7 +153,8 @@ impl AcpUsage {
         if !self.per_model.is_empty() || sent == 0 {
             return self.per_model.clone();
         }
-        // Cached tokens have the lowest price, so no agent is stopped for costs that it may not have caused.
+        // The estimate counts as cached tokens, which have the lowest price, so that no agent is stopped for costs that
+        // it may not have caused.
         let used = ModelUsage { cache_read_input_tokens: sent, ..ModelUsage::default() };
         BTreeMap::from([(self.model.clone().unwrap_or_else(|| "default".to_owned()), used)])
     }

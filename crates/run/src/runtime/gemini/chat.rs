@@ -62,8 +62,8 @@ impl ChatRecord {
             if self.read_from(file, &mut position).is_ok() {
                 self.files.insert(path, position);
             } else {
-                // The next call reads this file again from its beginning. `used` also contains the counts of the other
-                // files, so the next call reads all files again.
+                // The counts of this file are no longer valid. `used` has the counts of all files together, so the next
+                // call reads all files again from their beginning.
                 self.used.clear();
                 self.files.clear();
             }

@@ -110,7 +110,7 @@ impl ContainerSpec<'_> {
             mounts.insert(to.to_owned(), VolumeMount { from: from.to_owned(), to: to.to_owned(), writable });
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
-        // Granted paths inside a hidden folder are mounted after it.
+        // A readable path inside a hidden folder is mounted after that folder.
         let in_hidden = |path: &PathBuf| within(path, hidden);
         for path in read.iter().filter(|path| !within(path, write) && !in_hidden(path)) {
             put(path, path, false);
