@@ -476,7 +476,7 @@ impl PlanBuilder {
         for (job, turn) in snapshot.starting_order(agent) {
             let LiveState::Pending { not_before } = job.state else { continue };
             // A firing that has no job yet gets its place in the next plan. Keep that place free here if the turn of
-            // the firing comes before the turn of this job, or of a job that starts before this job.
+            // the firing comes before the latest turn so far: that of this job or of an earlier job.
             latest_turn = latest_turn.max(turn.filter(|_| job.item.is_none()));
             let fired_before = match latest_turn {
                 Some(turn) if job.item.is_none() => firings.fired_before(turn),

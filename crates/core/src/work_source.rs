@@ -150,9 +150,9 @@ impl ConfiguredSource {
         }
     }
 
-    /// Returns the name of the queue, which is the same for all agents that take items from the same source, so that
-    /// they do not take the same item. If the name would be too long for an index of the store, a UUID replaces all but
-    /// its first word. `base` is the folder of the root file.
+    /// Returns the name of the queue. Agents that take items from the same source have the same queue, so that they do
+    /// not take the same item. If the name would be too long for an index of the store, a UUID replaces all but its
+    /// first word. `base` is the folder of the root file.
     pub fn queue(&self, base: &Path) -> String {
         let name = match self {
             Self::Github { repo, api_url, .. } => {

@@ -75,15 +75,15 @@ pub(super) fn without_user(text: &str) -> Option<String> {
     (masked != text).then_some(masked)
 }
 
-/// Returns whether the value of a key that holds an address may contain a password: a colon before an `@`, or
+/// Returns whether an address, which may be mistyped, may contain a password: it has a colon before an `@`, or
 /// `?password=`.
 pub(super) fn address_may_hold_password(address: &str) -> bool {
     let colon = address.find(':');
     colon.is_some_and(|colon| address[colon..].contains('@')) || may_hold_password(address)
 }
 
-/// Returns whether the value of a key that holds an address may contain a password that [`without_user`] does not mask,
-/// because the value is mistyped or contains spaces.
+/// Returns whether an address may contain a password that [`without_user`] does not mask, because the address is
+/// mistyped or contains spaces.
 pub(super) fn may_hold_unmasked_password(address: &str) -> bool {
     let is_plain = |(scheme, after): (&str, &str)| {
         is_scheme(scheme) && !after.starts_with(['/', '\\', ':']) && !address.contains(char::is_whitespace)

@@ -87,8 +87,8 @@ impl AgentPlaces {
     }
 }
 
-/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs, to items that are
-/// being claimed, and to ready jobs that come before them.
+/// Returns how many places of the agent are left now for new jobs of the schedule, after running jobs, items that are
+/// being claimed, and ready jobs that come first.
 pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> usize {
     let ready = ReadyJobs::of(agent, snapshot, &Holds::of(agent, snapshot, now), now);
     (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))

@@ -1,5 +1,5 @@
-//! The positions of agents and schedules, so that the time of a look-up does not depend on the size of the fleet, and
-//! the agents that have to be planned together.
+//! Indexes of a roster. They contain the positions of agents and schedules, so that the time of a look-up does not
+//! depend on the size of the fleet, and the agents that have to be planned together.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -34,8 +34,8 @@ fn overlap_of_an_interval_applies_only_to_manual_jobs() {
 
 const MINUTELY: &str = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
 
-/// Creates the schedule `s`, which queues a job every minute, has run and has two pending jobs, and the schedule `t`,
-/// as `other` describes it, which has waited since 10:00. `last_run` is the end of the last run of `t`, if it ever ran.
+/// Creates two schedules. `s` queues a job every minute, has run, and has two pending jobs. `t` is as `other` describes
+/// it, and has waited since 10:00. `last_run` is the end of the last run of `t`, if it ever ran.
 fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     let mut scene = Scene::new(MINUTELY).last_due("10:05").last_run("10:05");
     let id = scene.add("t", other);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Returns an agent with one place, whose first schedule has a firing in preparation since 10:00, and whose second
-/// schedule is due, and the id of the second schedule.
+/// Returns an agent with one place, and the id of its second schedule. The first schedule has a firing in preparation
+/// since 10:00, and the second schedule is due.
 fn preparing(prepares: &str, has_failed: bool) -> (Scene, ScheduleId) {
     let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
     let schedule = &mut scene.roster.agents[0].schedules[0];
