@@ -10,6 +10,7 @@ pub mod posting;
 pub mod render;
 pub mod settings;
 pub mod split;
+pub mod texts;
 
 pub use crate::trigger::ChatPlatform;
 
