@@ -15,6 +15,7 @@ pub mod prompt;
 pub mod render;
 pub mod settings;
 pub mod split;
+pub mod texts;
 
 /// Platform of a chat message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

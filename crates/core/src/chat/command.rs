@@ -167,7 +167,7 @@ impl CommandDescription {
         let is_named = |known: &&str| known.eq_ignore_ascii_case(name);
         COMMANDS
             .iter()
-            .find(|command| is_named(&command.name) || command.aliases.iter().any(|name| is_named(&name)))
+            .find(|command| is_named(&command.name) || command.aliases.iter().any(|name| is_named(name)))
     }
 }
 

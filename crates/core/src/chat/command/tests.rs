@@ -1,8 +1,8 @@
 use super::*;
 use ChatPlatform::{Discord, Slack};
 
-fn job(name: &str) -> Option<JobName> {
-    Some(name.parse().unwrap())
+fn stop(job: &str) -> ChatCommand {
+    ChatCommand::Stop { job: Some(job.parse().unwrap()) }
 }
 
 fn command(command: ChatCommand) -> CommandTarget {
@@ -23,8 +23,8 @@ fn messages_with_a_known_command_are_commands() {
         ("!reset", ChatCommand::Reset),
         ("!New", ChatCommand::Reset),
         ("!stop", ChatCommand::Stop { job: None }),
-        ("!cancel a1b2c3", ChatCommand::Stop { job: job("a1b2c3") }),
-        ("!stop job-2026-01-05-a1b2c3", ChatCommand::Stop { job: job("job-2026-01-05-a1b2c3") }),
+        ("!cancel a1b2c3", stop("a1b2c3")),
+        ("!stop job-2026-01-05-a1b2c3", stop("job-2026-01-05-a1b2c3")),
         ("!retry", ChatCommand::Retry),
         ("!session", ChatCommand::Session),
         ("!usage", ChatCommand::Usage),
@@ -51,17 +51,16 @@ fn messages_with_a_known_command_are_commands() {
 
 #[test]
 fn slash_commands_of_both_platforms() {
-    let stop = || ChatCommand::Stop { job: job("a1b2c3") };
     for (platform, name, argument, agent, expected) in [
         (Discord, "status", "", None, ChatCommand::Status),
-        (Discord, "stop", "a1b2c3", None, stop()),
-        (Discord, "cancel", "agent=coder a1b2c3", Some("coder"), stop()),
+        (Discord, "stop", "a1b2c3", None, stop("a1b2c3")),
+        (Discord, "cancel", "agent=coder a1b2c3", Some("coder"), stop("a1b2c3")),
         (Slack, "/cowhand", "", None, ChatCommand::Help),
         (Slack, "/cowhand", " status ", None, ChatCommand::Status),
-        (Slack, "/cowhand", "!stop a1b2c3", None, stop()),
+        (Slack, "/cowhand", "!stop a1b2c3", None, stop("a1b2c3")),
         (Slack, "/cowhand", "@coder", Some("coder"), ChatCommand::Help),
-        (Slack, "/status", "@coder stop a1b2c3", Some("coder"), stop()),
-        (Slack, "/cowhand", "STOP @team.coder a1b2c3", Some("team.coder"), stop()),
+        (Slack, "/status", "@coder stop a1b2c3", Some("coder"), stop("a1b2c3")),
+        (Slack, "/cowhand", "STOP @team.coder a1b2c3", Some("team.coder"), stop("a1b2c3")),
     ] {
         let target = CommandTarget { agent: agent.map(|name| name.parse().unwrap()), command: expected };
         assert_eq!(parse_call(platform, name, argument), Ok(target), "{name} {argument}");

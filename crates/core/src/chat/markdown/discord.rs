@@ -21,7 +21,8 @@ pub(super) fn convert(markdown: &str) -> String {
 #[derive(Default)]
 struct Edits<'a> {
     markdown: &'a str,
-    edits: Vec<(Range<usize>, String)>,
+    /// Replaced parts of the text.
+    replaced: Vec<(Range<usize>, String)>,
     table: Option<TableText>,
     /// Language and text of the code block that is read.
     code: Option<(String, String)>,
@@ -57,7 +58,7 @@ impl Edits<'_> {
                 self.links.push((String::new(), Some(dest_url.into_string())));
             }
             Event::End(TagEnd::Link | TagEnd::Image) => self.link(range),
-            Event::TaskListMarker(is_checked) => self.edits.push((range, checkbox(is_checked).to_owned())),
+            Event::TaskListMarker(is_checked) => self.replaced.push((range, checkbox(is_checked).to_owned())),
             Event::Text(text) | Event::Code(text) => {
                 if let Some((_, code)) = &mut self.code {
                     code.push_str(&text);
@@ -108,7 +109,7 @@ impl Edits<'_> {
         } else {
             format!("[{text}]({url})")
         };
-        self.edits.push((range, replacement));
+        self.replaced.push((range, replacement));
     }
 
     /// Replaces a block. The line end after it stays.
@@ -120,13 +121,13 @@ impl Edits<'_> {
             range.start - self.markdown[..range.start].chars().rev().take_while(|c| *c == ' ').count();
         let is_line = start == 0 || self.markdown[..start].ends_with('\n');
         let start = if is_line { start } else { range.start };
-        self.edits.push((start..range.end, format!("{text}{line_end}")));
+        self.replaced.push((start..range.end, format!("{text}{line_end}")));
     }
 
     fn apply(mut self) -> String {
-        self.edits.sort_by_key(|(range, _)| (range.start, Reverse(range.end)));
+        self.replaced.sort_by_key(|(range, _)| (range.start, Reverse(range.end)));
         let (mut out, mut at) = (String::with_capacity(self.markdown.len()), 0);
-        for (range, text) in self.edits {
+        for (range, text) in self.replaced {
             // A part of something that is replaced already.
             if range.start < at {
                 continue;

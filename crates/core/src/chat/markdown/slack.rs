@@ -123,7 +123,7 @@ impl Mrkdwn {
             }
             _ => "• ".to_owned(),
         };
-        self.separate("    ".repeat(depth.saturating_sub(1)));
+        self.separate(&"    ".repeat(depth.saturating_sub(1)));
         self.out += &bullet;
     }
 
@@ -136,13 +136,14 @@ impl Mrkdwn {
         }
         let text = self.out.split_off(start);
         let address = address(&url);
-        self.out += &match address {
+        let link = match address {
             Some(address) if text.is_empty() || text == entities(&url) => format!("<{address}>"),
             Some(address) => format!("<{address}|{}>", text.replace('\n', " ")),
             None if text == entities(&url) || url.is_empty() => text,
             None if text.is_empty() => entities(&url),
             None => format!("{text} ({})", entities(&url)),
         };
+        self.out += &link;
     }
 
     fn open_mark(&mut self, mark: char) {
@@ -187,7 +188,7 @@ impl Mrkdwn {
     }
 
     fn push(&mut self, text: &str) {
-        self.separate("  ".repeat(self.lists.len()));
+        self.separate(&"  ".repeat(self.lists.len()));
         self.out += text;
     }
 
@@ -195,14 +196,14 @@ impl Mrkdwn {
     fn block(&mut self, text: &str) {
         self.line_ends = self.line_ends.max(usize::from(!self.out.is_empty()));
         let quotes = std::mem::take(&mut self.quotes);
-        self.separate(String::new());
+        self.separate("");
         self.quotes = quotes;
         self.out += text;
         self.line_ends = 2;
     }
 
     /// Writes the line ends that are due, and the start of the next line.
-    fn separate(&mut self, indent: String) {
+    fn separate(&mut self, indent: &str) {
         let quote = if self.quotes > 0 { "> " } else { "" };
         let blank = if self.quotes > 0 && self.was_quoted { ">" } else { "" };
         let is_start = self.out.is_empty();

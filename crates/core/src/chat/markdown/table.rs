@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pulldown_cmark::{Event, Tag, TagEnd};
+use pulldown_cmark::{Event, Tag};
 use unicode_width::UnicodeWidthStr;
 
 /// Collects the cells of a table. The first row is the heading.
@@ -16,11 +16,12 @@ impl TableText {
         match event {
             Event::Start(Tag::TableHead | Tag::TableRow) => self.rows.push(Vec::new()),
             Event::Start(Tag::TableCell) => {
-                self.rows.iter_mut().last().into_iter().for_each(|row| row.push(String::new()))
+                if let Some(row) = self.rows.last_mut() {
+                    row.push(String::new());
+                }
             }
             Event::Text(text) | Event::Code(text) | Event::InlineHtml(text) => self.push(text),
             Event::SoftBreak | Event::HardBreak => self.push(" "),
-            Event::End(TagEnd::Table) => {}
             _ => {}
         }
     }

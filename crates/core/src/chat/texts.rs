@@ -1,0 +1,226 @@
+//! The sentences that cowhand itself posts in a chat. Texts of others in them mention nobody and format nothing.
+
+mod ask;
+
+use jiff::Timestamp;
+
+use super::command::command_text;
+use super::escape::{escape, inline_code};
+use super::settings::MessageRate;
+use super::{ChatAttachment, ChatPlatform};
+use crate::duration;
+use crate::id::{AgentName, JobId};
+use crate::size;
+pub use ask::{ask_closed, ask_needs_reply, ask_posts};
+
+/// Returns the number of a message in the queue of an agent. The first message has position 1.
+pub fn waiting(agent: &AgentName, position: usize, platform: ChatPlatform) -> String {
+    let agent = escape(agent.as_str(), platform);
+    let cancel = command("cancel", platform);
+    format!(
+        "Your message is number {position} in the queue of agent {agent}. {cancel} removes it from the queue."
+    )
+}
+
+/// The job of a message that waited has started.
+pub fn started(agent: &AgentName, platform: ChatPlatform) -> String {
+    format!("Agent {} now works on your message.", escape(agent.as_str(), platform))
+}
+
+/// The sender may not talk to the agent.
+pub fn stranger(agent: &AgentName, platform: ChatPlatform) -> String {
+    let agent = escape(agent.as_str(), platform);
+    format!("You may not talk to agent {agent}. The owner of the fleet decides who may.")
+}
+
+/// The sender is on the blocklist.
+pub fn blocked() -> String {
+    "This bot does not answer your messages.".to_owned()
+}
+
+/// The agent takes no direct messages.
+pub fn no_direct_messages(agent: &AgentName, platform: ChatPlatform) -> String {
+    format!("Agent {} takes no direct messages.", escape(agent.as_str(), platform))
+}
+
+/// The command is only for operators.
+pub fn needs_operator(words: &str, platform: ChatPlatform) -> String {
+    format!("Only operators may use {}.", command(words, platform))
+}
+
+/// The sender stopped a job of somebody else.
+pub fn needs_operator_to_stop(job: &JobId) -> String {
+    format!("{job} answers somebody else. Only operators may stop it.")
+}
+
+/// The sender has sent too many messages.
+pub fn rate_reached(rate: MessageRate, again_at: Timestamp, now: Timestamp) -> String {
+    let MessageRate { messages, period } = rate;
+    let messages = if messages == 1 { "1 message".to_owned() } else { format!("{messages} messages") };
+    let period = duration::exact(period);
+    format!("You may send {messages} in {period}. You can write again {}.", at(again_at, now))
+}
+
+/// The jobs of the sender have cost too much today.
+pub fn budget_used_up(limit_usd: f64, again_at: Timestamp, now: Timestamp) -> String {
+    format!(
+        "Your budget of ${limit_usd:.2} for one day is used up. You can write again {}.",
+        at(again_at, now)
+    )
+}
+
+pub fn attachment_too_large(attachment: &ChatAttachment, limit_bytes: u64, platform: ChatPlatform) -> String {
+    let (name, size) = (name_of(attachment, platform), size::in_words(attachment.bytes));
+    let limit = size::in_words(limit_bytes);
+    format!("The agent did not get {name}: the file has {size}, and the maximum is {limit}.")
+}
+
+pub fn attachment_type_refused(
+    attachment: &ChatAttachment,
+    allowed_types: &[String],
+    platform: ChatPlatform,
+) -> String {
+    let name = name_of(attachment, platform);
+    let kind = match &attachment.media_type[..] {
+        "" => "its type is not known".to_owned(),
+        kind => format!("files of type {} are not allowed", inline_code(kind, platform)),
+    };
+    let allowed: Vec<String> = allowed_types.iter().map(|kind| inline_code(kind, platform)).collect();
+    format!("The agent did not get {name}: {kind}. Allowed types: {}", allowed.join(", "))
+}
+
+pub fn too_many_attachments(count: usize, max_files: u32) -> String {
+    format!("The agent got only {max_files} of your {count} files. A message may have at most {max_files}.")
+}
+
+/// An attachment could not be downloaded or saved.
+pub fn attachment_failed(attachment: &ChatAttachment, reason: &str, platform: ChatPlatform) -> String {
+    format!("The agent did not get {}: {}", name_of(attachment, platform), sentence(reason, platform))
+}
+
+/// The agent takes no attachments.
+pub fn attachments_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
+    format!("Agent {} takes no files. Only your text was passed on.", escape(agent.as_str(), platform))
+}
+
+/// The agent takes no voice messages.
+pub fn voice_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
+    format!("Agent {} takes no voice messages. Please write your message.", escape(agent.as_str(), platform))
+}
+
+/// A voice message could not be transcribed.
+pub fn voice_failed(reason: &str, platform: ChatPlatform) -> String {
+    format!("Your voice message could not be transcribed: {}", sentence(reason, platform))
+}
+
+/// The text of a voice message.
+pub fn transcript(text: &str, platform: ChatPlatform) -> String {
+    format!("Transcript: {}", escape(text, platform))
+}
+
+/// A message left the queue. `by` is the person who cancelled it, if that was not the sender.
+pub fn cancelled(by: Option<&str>, platform: ChatPlatform) -> String {
+    let by = by.map(|by| format!(" by {}", escape(by, platform))).unwrap_or_default();
+    format!("Your message was removed from the queue{by}.")
+}
+
+/// A queued message was deleted on the platform.
+pub fn deleted() -> String {
+    "The message was deleted before the agent read it, so no job runs.".to_owned()
+}
+
+/// A job is being stopped.
+pub fn stopping(job: &JobId) -> String {
+    format!("{job} is being stopped.")
+}
+
+pub fn nothing_to_stop() -> String {
+    "No job runs or waits in this conversation.".to_owned()
+}
+
+pub fn nothing_to_retry() -> String {
+    "There is no earlier message in this conversation that could run again.".to_owned()
+}
+
+/// A command that needs an idle conversation was sent while a job runs.
+pub fn busy(job: &JobId, platform: ChatPlatform) -> String {
+    format!("{job} still runs in this conversation. {} stops it.", command("stop", platform))
+}
+
+pub fn no_such_job(name: &str, platform: ChatPlatform) -> String {
+    format!("There is no job {}. {} lists the jobs.", inline_code(name, platform), command("jobs", platform))
+}
+
+pub fn no_such_schedule(name: &str, platform: ChatPlatform) -> String {
+    let list = command("schedules", platform);
+    format!("There is no schedule {}. {list} lists the schedules.", inline_code(name, platform))
+}
+
+pub fn no_such_skill(name: &str, platform: ChatPlatform) -> String {
+    format!(
+        "There is no skill {}. {} lists the skills.",
+        inline_code(name, platform),
+        command("skills", platform)
+    )
+}
+
+/// Several agents answer here, and the command names none of them.
+pub fn which_agent(agents: &[AgentName], platform: ChatPlatform) -> String {
+    let names: Vec<String> = agents.iter().map(|agent| inline_code(&format!("@{agent}"), platform)).collect();
+    format!("Several agents answer here. Put one of these before the arguments: {}", names.join(", "))
+}
+
+pub fn no_such_agent(name: &str, platform: ChatPlatform) -> String {
+    format!("No agent {} answers here.", inline_code(name, platform))
+}
+
+/// The conversation was reset.
+pub fn conversation_reset(agent: &AgentName, platform: ChatPlatform) -> String {
+    let agent = escape(agent.as_str(), platform);
+    format!("The conversation was reset. Agent {agent} does not remember the earlier messages.")
+}
+
+/// The message started no job, because the schedule of the chat is disabled.
+pub fn schedule_disabled(agent: &AgentName, schedule: &str, platform: ChatPlatform) -> String {
+    let name = format!("{agent}/{schedule}");
+    let why = command(&format!("why {name}"), platform);
+    format!(
+        "Schedule {} is disabled, so your message started no job. {why} shows more.",
+        inline_code(&name, platform)
+    )
+}
+
+/// The message started no job, because the schedule of the chat is paused.
+pub fn schedule_paused(agent: &AgentName, schedule: &str, reason: &str, platform: ChatPlatform) -> String {
+    let name = format!("{agent}/{schedule}");
+    let (code, reason) = (inline_code(&name, platform), sentence(reason, platform));
+    let why = command(&format!("why {name}"), platform);
+    format!("Schedule {code} is paused, so your message started no job: {reason} {why} shows more.")
+}
+
+/// The bot cannot connect, because its token is not set.
+pub fn no_token(agent: &AgentName, variable: &str, platform: ChatPlatform) -> String {
+    format!("Agent {agent} is not on {platform}: the environment variable {variable} is not set.")
+}
+
+/// Returns a command as it is written on the platform.
+fn command(words: &str, platform: ChatPlatform) -> String {
+    inline_code(&command_text(words, platform), platform)
+}
+
+/// Formats a text of others as a sentence.
+fn sentence(text: &str, platform: ChatPlatform) -> String {
+    format!("{}.", escape(text.trim().trim_end_matches('.'), platform))
+}
+
+fn name_of(attachment: &ChatAttachment, platform: ChatPlatform) -> String {
+    inline_code(&attachment.name, platform)
+}
+
+/// Formats a time as `in 3m 5s (14:05 UTC)`.
+fn at(time: Timestamp, now: Timestamp) -> String {
+    format!("{} ({})", duration::until(now, time), time.strftime("%H:%M UTC"))
+}
+
+#[cfg(test)]
+mod tests;
