@@ -2,9 +2,9 @@
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::chat::posting::MessageDetails;
 use crate::filter::matches;
 use crate::trigger::{ChatPlatform, FiringContext, Occurrence, Task, TriggerConfig};
 
@@ -36,20 +36,6 @@ pub struct Message {
     pub text: String,
     pub url: String,
     pub details: MessageDetails,
-}
-
-/// Parts of a chat message that not every sender knows.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MessageDetails {
-    /// Conversation whose session the job continues; none means the thread or the channel of the message.
-    pub conversation: Option<String>,
-    /// Name of the author for people; empty if it is not known.
-    pub author_name: String,
-    /// Files that were sent with the message, one in each item, as the prompt describes them.
-    pub attachments: Vec<String>,
-    /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
-    pub earlier_messages: String,
 }
 
 /// Decision of a trigger about a delivery.

@@ -336,11 +336,7 @@ impl FakeSlack {
     }
 
     /// Waits until `look` returns a value. Panics after two minutes.
-    pub async fn wait_for<T>(
-        &self,
-        what: &str,
-        mut look: impl FnMut(&mut FakeSlackState) -> Option<T>,
-    ) -> T {
+    pub async fn wait_for<T>(&self, what: &str, mut look: impl FnMut(&mut FakeSlackState) -> Option<T>) -> T {
         let mut changes = self.workspace.changed.subscribe();
         let looking = async {
             loop {

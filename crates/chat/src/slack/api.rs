@@ -24,8 +24,14 @@ const MAX_TRIES: u32 = 4;
 const RETRY_WAITS: Backoff =
     Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
 /// Errors by which Slack says that a token is no longer good.
-const REVOKED: [&str; 6] =
-    ["account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked", "user_removed_from_team"];
+const REVOKED: [&str; 6] = [
+    "account_inactive",
+    "invalid_auth",
+    "not_authed",
+    "token_expired",
+    "token_revoked",
+    "user_removed_from_team",
+];
 /// Errors that may be gone at the next try. The request may have been executed.
 const TEMPORARY: [&str; 4] = ["fatal_error", "internal_error", "request_timeout", "service_unavailable"];
 
@@ -51,12 +57,22 @@ pub(super) enum Repeat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallError {
     /// Slack answered with this error.
-    Code { method: &'static str, code: String, needed_scope: Option<String> },
-    RateLimited { retry_after: Duration },
+    Code {
+        method: &'static str,
+        code: String,
+        needed_scope: Option<String>,
+    },
+    RateLimited {
+        retry_after: Duration,
+    },
     /// The request was not sent.
-    NotSent { reason: String },
+    NotSent {
+        reason: String,
+    },
     /// The request may have been executed.
-    Unknown { reason: String },
+    Unknown {
+        reason: String,
+    },
 }
 
 impl CallError {

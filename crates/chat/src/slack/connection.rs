@@ -32,7 +32,8 @@ const REFUSING_CODES: [&str; 8] = [
     "org_login_required",
     "team_access_not_granted",
 ];
-pub(super) const SOCKET_MODE_ADVICE: &str = "Socket Mode is disabled: enable it in the settings of the Slack app";
+pub(super) const SOCKET_MODE_ADVICE: &str =
+    "Socket Mode is disabled: enable it in the settings of the Slack app";
 
 impl SlackConnector {
     pub(super) async fn run_connection(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
@@ -116,7 +117,9 @@ fn refused(reason: String) -> ConnectionEnd {
 
 enum ConnectError {
     /// Slack refuses the app for good.
-    Refused { reason: String },
+    Refused {
+        reason: String,
+    },
     Ended(SocketEnd),
 }
 

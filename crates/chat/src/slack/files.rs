@@ -33,7 +33,9 @@ impl SlackConnector {
             match self.try_upload(file).await {
                 Ok(id) => return Ok(id),
                 // An upload that was not shared has no effect.
-                Err(CallError::Unknown { .. } | CallError::NotSent { .. }) if failures + 1 < MAX_FILE_TRIES => {
+                Err(CallError::Unknown { .. } | CallError::NotSent { .. })
+                    if failures + 1 < MAX_FILE_TRIES =>
+                {
                     failures += 1;
                     sleep(wait_after(failures)).await;
                 }
@@ -59,7 +61,8 @@ impl SlackConnector {
     pub(super) async fn share_files(&self, post: &Post, posted: &PostedText) -> Result<(), ChatError> {
         let (mut ids, mut must_look, mut failures) = (posted.files.clone(), posted.is_repeated, 0);
         loop {
-            let is_there = if must_look { self.shared_state(&ids, post).await? } else { SharedState::Waiting };
+            let is_there =
+                if must_look { self.shared_state(&ids, post).await? } else { SharedState::Waiting };
             match is_there {
                 SharedState::Shared => return Ok(()),
                 SharedState::Waiting => {}

@@ -68,8 +68,7 @@ pub(super) async fn respond(
 /// Sends a text that only the user sees. The URL is secret and needs no token.
 async fn send_text(api: &SlackApi, response_url: Option<String>, text: &str) {
     let Some(url) = response_url else { return };
-    let body =
-        json!({ "response_type": "ephemeral", "replace_original": false, "text": text }).to_string();
+    let body = json!({ "response_type": "ephemeral", "replace_original": false, "text": text }).to_string();
     for failures in 1..=MAX_RESPONSE_TRIES {
         let request = api.http.post(&url).timeout(RESPONSE_TIMEOUT);
         let request = request.header(CONTENT_TYPE, "application/json").body(body.clone());

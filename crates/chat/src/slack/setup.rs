@@ -69,9 +69,11 @@ fn bot_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
 fn app_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
     match error {
         CallError::Code { code, .. } if code == "missing_scope" => Ok(SetupProblem {
-            problem: "the app token does not have the scope connections:write: the bot receives no messages".to_owned(),
-            advice: "generate an App-Level Token with connections:write under Basic Information of the Slack app"
+            problem: "the app token does not have the scope connections:write: the bot receives no messages"
                 .to_owned(),
+            advice:
+                "generate an App-Level Token with connections:write under Basic Information of the Slack app"
+                    .to_owned(),
         }),
         CallError::Code { code, .. } => Ok(SetupProblem {
             problem: format!("Slack does not accept the app token ({code}): the bot receives no messages"),

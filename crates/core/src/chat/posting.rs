@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ChatPlace, ChatPlatform, ChatUser};
-use crate::delivery::MessageDetails;
 use crate::id::JobId;
 
 /// The message that is answered.
@@ -22,6 +21,20 @@ pub struct AnswerOrigin {
     pub details: MessageDetails,
     /// Link to the message; empty if there is none.
     pub url: String,
+}
+
+/// Parts of a chat message that not every sender knows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageDetails {
+    /// Conversation whose session the job continues; none means the thread or the channel of the message.
+    pub conversation: Option<String>,
+    /// Name of the author for people; empty if it is not known.
+    pub author_name: String,
+    /// Files that were sent with the message, one in each item, as the prompt describes them.
+    pub attachments: Vec<String>,
+    /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
+    pub earlier_messages: String,
 }
 
 /// The posted part of an answer. It is stored before and after each post, so that another daemon can continue.

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop, TriggerRequest, Triggered};
 use cowhand::trigger::Registry;
-use cowhand_core::delivery::{Delivery, Message, MessageDetails};
+use cowhand_core::chat::posting::MessageDetails;
+use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;

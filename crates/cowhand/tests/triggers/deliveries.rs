@@ -2,7 +2,8 @@
 
 use cowhand::fleet::{Delivered, Fleet, FleetError, Stop};
 use cowhand::trigger::Registry;
-use cowhand_core::delivery::{Delivery, Message, MessageDetails, Webhook};
+use cowhand_core::chat::posting::MessageDetails;
+use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::job::TriggerType;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::ChatPlatform;

@@ -10,7 +10,8 @@ use cowhand::state::StateFolder;
 use cowhand::trigger::contract::assert_trigger_contract;
 use cowhand::trigger::{Registry, StrategyContext, Wakes, strategy};
 use cowhand::work::SourceRegistry;
-use cowhand_core::delivery::{Delivery, Message, MessageDetails, Webhook};
+use cowhand_core::chat::posting::MessageDetails;
+use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::trigger::{ChatPlatform, TriggerConfig};
 use serde_json::{Value, json};
 

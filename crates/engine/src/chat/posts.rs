@@ -23,7 +23,7 @@ const POST_KEY_LENGTH: usize = 24;
 
 /// A reply that is posted once, whenever it is tried.
 #[derive(Debug)]
-pub(super) struct Reply<'a> {
+pub(super) struct ChatReply<'a> {
     pub(super) place: ChatPlace,
     /// Id of the message to which this is a reply.
     pub(super) reply_to: Option<String>,
@@ -47,7 +47,7 @@ pub(super) fn post_key(parts: &[&str]) -> String {
 impl ChatContext {
     /// Posts a reply, in several posts if it is long. Returns the id of the last post. An error is only logged, because
     /// nothing depends on the reply.
-    pub(super) async fn reply(&self, bot: &Bot, reply: Reply<'_>) -> Option<String> {
+    pub(super) async fn reply(&self, bot: &Bot, reply: ChatReply<'_>) -> Option<String> {
         let text = self.fleet.redactor().redact(&reply.text).into_owned();
         let texts = to_posts(&text, bot.platform);
         let last = texts.len().saturating_sub(1);

@@ -1,9 +1,9 @@
 //! Chat: messages are stored once and handled in order, answers keep their progress, and one node has each bot.
 
 use cowhand_core::ask::AskId;
+use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
-use cowhand_core::delivery::MessageDetails;
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use cowhand_store::{ChatAnswer, ChatBotState, ChatEdit, Claim, Decision, Fired, NewFiring, TakePreparing};
 use jiff::SignedDuration;

@@ -10,8 +10,8 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::{
-    APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, FakeCall, FakeEphemeral, SlackFault, TEAM, Workspace, conversations,
-    uploads,
+    APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, FakeCall, FakeEphemeral, SlackFault, TEAM, Workspace,
+    conversations, uploads,
 };
 
 const MAX_REQUEST_BYTES: usize = 64 << 20;

@@ -128,7 +128,8 @@ fn is_true(value: &Value) -> bool {
 fn is_in_range(message: &Value, params: &Value) -> bool {
     let ts = text(message, "ts");
     let is_inclusive = is_true(&params["inclusive"]);
-    let is_after = params["oldest"].as_str().is_none_or(|oldest| ts > oldest || (is_inclusive && ts == oldest));
+    let is_after =
+        params["oldest"].as_str().is_none_or(|oldest| ts > oldest || (is_inclusive && ts == oldest));
     let is_before =
         params["latest"].as_str().is_none_or(|latest| ts < latest || (is_inclusive && ts == latest));
     is_after && is_before

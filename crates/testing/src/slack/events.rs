@@ -50,8 +50,7 @@ pub(crate) fn add_message(workspace: &Arc<Workspace>, channel: &str, mut message
 }
 
 fn send_mention(workspace: &Arc<Workspace>, channel: &str, message: &Value) {
-    let is_mention =
-        message["text"].as_str().is_some_and(|text| text.contains(&format!("<@{BOT_USER}>")));
+    let is_mention = message["text"].as_str().is_some_and(|text| text.contains(&format!("<@{BOT_USER}>")));
     let is_possible = {
         let state = workspace.state();
         state.channels[channel].kind != FakeChannelKind::Direct && state.scopes.contains("app_mentions:read")

@@ -32,8 +32,7 @@ impl FakeSlack {
 
     /// Lets another app write.
     pub fn say_as_bot(&self, channel: &str, bot: &str, text: &str) -> String {
-        let message =
-            json!({ "subtype": "bot_message", "bot_id": bot, "username": format!("App {bot}"), "text": text });
+        let message = json!({ "subtype": "bot_message", "bot_id": bot, "username": format!("App {bot}"), "text": text });
         add_message(&self.workspace, channel, message)
     }
 

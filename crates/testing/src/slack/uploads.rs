@@ -41,8 +41,7 @@ pub(crate) fn receive(workspace: &Workspace, id: &str, content_type: &str, body:
 /// Shares uploaded files in a message.
 pub(crate) fn complete(workspace: &Arc<Workspace>, params: &Value) -> MethodResult {
     let files = params["files"].as_array().cloned().unwrap_or_default();
-    let ids: Vec<String> =
-        files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned).collect();
+    let ids: Vec<String> = files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned).collect();
     {
         let state = workspace.state();
         if !ids.iter().all(|id| state.files.get(id).is_some_and(|file| file.is_uploaded)) {

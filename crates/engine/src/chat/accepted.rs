@@ -1,0 +1,242 @@
+//! Turns an accepted message into a firing: checks the limits of its author, reads what the prompt needs, and delivers
+//! the message to a schedule.
+
+use cowhand_core::chat::ChatMessage;
+use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
+use cowhand_core::chat::posting::MessageDetails;
+use cowhand_core::delivery::{Delivery, Message, Reception};
+use cowhand_core::id::AgentName;
+use cowhand_core::roster::{Agent, CHAT_SCHEDULE, Schedule};
+use cowhand_core::trigger::TriggerConfig;
+use jiff::{SignedDuration, Timestamp};
+use tracing::{info, warn};
+
+use super::bot::Bot;
+use super::context::ChatContext;
+use super::conversation::answer_place;
+use super::intake::{Addressee, HandleError};
+use super::refusal::Refusal;
+use crate::fleet::{Delivered, FleetError};
+use cowhand_store::{ChatAnswer, ReceivedChatMessage, StoreError, audit};
+use cowhand_system::fault;
+
+/// A message that the rules of its agent accept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AcceptedMessage<'a> {
+    pub(super) context: &'a ChatContext,
+    pub(super) bot: &'a Bot,
+    pub(super) addressee: &'a Addressee,
+    pub(super) received: &'a ReceivedChatMessage,
+}
+
+impl AcceptedMessage<'_> {
+    /// Delivers the message, or refuses it.
+    pub(super) async fn fire(self) -> Result<(), HandleError> {
+        if let Some(refusal) = self.limit_refusal().await? {
+            return self.refuse(refusal).await;
+        }
+        let Some(schedule) = schedule_for(&self.addressee.agent, &self.delivery(MessageDetails::default())) else {
+            return Ok(());
+        };
+        let message = self.message();
+        let text = match self.text().await {
+            Ok(text) => text,
+            Err(refusal) => return self.refuse(refusal).await,
+        };
+        if text.trim().is_empty() && message.attachments.is_empty() {
+            return Ok(());
+        }
+        let attachments = self.attachments().await?;
+        let details = MessageDetails {
+            conversation: Some(self.conversation().await?),
+            author_name: message.author.name.clone(),
+            attachments,
+            earlier_messages: self.earlier_messages().await,
+        };
+        self.deliver(schedule, text, details).await
+    }
+
+    pub(super) fn message(&self) -> &ChatMessage {
+        &self.received.message
+    }
+
+    async fn refuse(self, refusal: Refusal) -> Result<(), HandleError> {
+        let (agent, author) = (&self.addressee.agent.name, &self.message().author.id);
+        info!(%agent, author, "refused a chat message: {refusal}");
+        refusal.post(self.context, self.bot, &self.addressee.chat, self.received).await;
+        Ok(())
+    }
+
+    /// Returns why the author may send no more messages now, if so.
+    async fn limit_refusal(&self) -> Result<Option<Refusal>, StoreError> {
+        let (access, agent) = (&self.addressee.chat.access, &self.addressee.agent.name);
+        let (author, now) = (&self.message().author.id, self.context.now());
+        if let Some(rate) = access.rate {
+            let since = now.checked_sub(rate.period).unwrap_or(Timestamp::MIN);
+            let store = self.context.store();
+            let (count, first) = store.chat_messages_of_author(author.clone(), agent.clone(), since).await?;
+            if count >= rate.messages {
+                let until = first.unwrap_or(now).checked_add(rate.period).unwrap_or(Timestamp::MAX);
+                return Ok(Some(Refusal::RateReached { rate, until }));
+            }
+        }
+        if let Some(limit) = access.per_user_per_day_usd {
+            let spent = spent_in_a_day(self.context, agent, author).await?;
+            if spent >= limit {
+                return Ok(Some(Refusal::BudgetUsedUp { limit_usd: limit }));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn conversation(&self) -> Result<String, StoreError> {
+        self.addressee.conversation.chat(self.context.store(), &self.addressee.agent.name).await
+    }
+
+    /// Returns the earlier messages of the place for the prompt; empty if the conversation has a session, which contains
+    /// them already.
+    async fn earlier_messages(&self) -> String {
+        let limit = self.addressee.context_messages as usize;
+        let message = self.message();
+        if limit == 0 || self.addressee.conversation.is_begun {
+            return String::new();
+        }
+        let earlier = self.bot.connector.history(&message.place, None, Some(message.sent_at), limit).await;
+        match earlier {
+            Ok(earlier) => {
+                let earlier = earlier.iter().filter(|earlier| earlier.id != message.id);
+                let lines: Vec<String> = earlier.map(line_of).collect();
+                self.context.fleet.redactor().redact(&lines.join("\n")).into_owned()
+            }
+            Err(error) => {
+                let channel = &message.place.channel;
+                warn!(bot = self.bot.key, channel, "cannot read the earlier messages of a chat: {error}");
+                String::new()
+            }
+        }
+    }
+
+    fn delivery(&self, details: MessageDetails) -> Message {
+        let message = self.message();
+        Message {
+            platform: message.platform,
+            id: message.id.clone(),
+            channel: message.place.channel.clone(),
+            thread: message.place.thread.clone(),
+            author: message.author.id.clone(),
+            text: message.text.clone(),
+            url: message.url.clone(),
+            details,
+        }
+    }
+
+    async fn deliver(
+        &self,
+        schedule: &Schedule,
+        text: String,
+        details: MessageDetails,
+    ) -> Result<(), HandleError> {
+        let message = self.message();
+        let origin = AnswerOrigin {
+            platform: message.platform,
+            place: answer_place(message),
+            message: message.id.clone(),
+            author: message.author.clone(),
+            text: text.clone(),
+            details: details.clone(),
+            url: message.url.clone(),
+        };
+        let delivery = Message { text, ..self.delivery(details) };
+        let refused = deliver(self.context, &self.addressee.agent.name, schedule, origin, delivery).await?;
+        match refused {
+            None => {
+                self.acknowledge().await;
+                Ok(())
+            }
+            Some(error) => self.refuse(Refusal::Fleet(Box::new(error))).await,
+        }
+    }
+
+    /// Adds the reaction that acknowledges the message. An error is only logged, because nothing depends on it.
+    async fn acknowledge(&self) {
+        let Some(emoji) = &self.addressee.chat.output.acknowledge_emoji else { return };
+        let message = self.message();
+        let reacted = self.bot.connector.react(&message.place, &message.id, emoji, true).await;
+        if let Err(error) = reacted {
+            warn!(bot = self.bot.key, "cannot react to a chat message: {error}");
+        }
+    }
+}
+
+/// Opens the answer and fires the schedule. Returns the error if the fleet refuses the message for good.
+pub(super) async fn deliver(
+    context: &ChatContext,
+    agent: &AgentName,
+    schedule: &Schedule,
+    origin: AnswerOrigin,
+    delivery: Message,
+) -> Result<Option<FleetError>, HandleError> {
+    let (store, now) = (context.store(), context.now());
+    let actor = super::actor_of(origin.platform, &origin.author);
+    let conversation = delivery.details.conversation.clone().unwrap_or_default();
+    let delivery = Delivery::Chat(delivery);
+    let key = delivery.occurrence().key(0);
+    let answer = ChatAnswer {
+        schedule: schedule.id,
+        key: key.clone(),
+        agent: agent.clone(),
+        origin,
+        conversation,
+        created_at: now,
+        progress: AnswerProgress::default(),
+        waiting_note: None,
+        node: None,
+    };
+    store.open_chat_answer(answer).await?;
+    fault::point("chat_answer_opened");
+    let delivered = audit::by(actor, context.fleet.deliver(agent, &schedule.name, delivery)).await;
+    fault::point("chat_delivered");
+    match delivered {
+        Ok(Delivered::New(_) | Delivered::Preparing | Delivered::Duplicate) => Ok(None),
+        // The answer says why the schedule did not run.
+        Ok(Delivered::Filtered | Delivered::Ping) => Ok(None),
+        Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
+            Err(HandleError::Fleet(error))
+        }
+        Err(error) => {
+            store.end_chat_answer(schedule.id, key, now).await?;
+            Ok(Some(error))
+        }
+    }
+}
+
+/// Returns the schedule that takes a message: the first schedule with a chat trigger that accepts it, except that the
+/// schedule without conditions that every agent with chat settings has comes last.
+pub(super) fn schedule_for<'a>(agent: &'a Agent, message: &Message) -> Option<&'a Schedule> {
+    let delivery = Delivery::Chat(message.clone());
+    let accepts = |schedule: &&Schedule| {
+        matches!(schedule.trigger, TriggerConfig::Chat { .. })
+            && delivery.reception(&schedule.trigger) == Reception::Wanted
+    };
+    let is_implicit = |schedule: &&Schedule| schedule.name.as_str() == CHAT_SCHEDULE;
+    let explicit = agent.schedules.iter().filter(|schedule| !is_implicit(schedule)).find(accepts);
+    explicit.or_else(|| agent.schedules.iter().find(is_implicit).filter(accepts))
+}
+
+/// Returns the cost of the jobs that messages of a user have caused in the last 24 hours.
+async fn spent_in_a_day(context: &ChatContext, agent: &AgentName, author: &str) -> Result<f64, StoreError> {
+    let since = context.now().checked_sub(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN);
+    let store = context.store();
+    let mut spent = 0.0;
+    for job in store.jobs_of_chat_author(author.to_owned(), agent.clone(), since).await? {
+        let usage = store.job(job).await?.and_then(|job| job.usage().cloned());
+        spent += usage.and_then(|usage| usage.total_cost_usd).unwrap_or_default();
+    }
+    Ok(spent)
+}
+
+/// Formats an earlier message as a line of the prompt.
+fn line_of(message: &ChatMessage) -> String {
+    let kind = if message.author.is_bot { " (bot)" } else { "" };
+    format!("{}{kind}, {}: {}", message.author.name, message.sent_at, message.text)
+}
