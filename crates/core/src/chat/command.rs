@@ -165,9 +165,7 @@ impl CommandDescription {
     /// Finds a command by its name or by another name of it, in any case.
     pub fn find(name: &str) -> Option<&'static Self> {
         let is_named = |known: &&str| known.eq_ignore_ascii_case(name);
-        COMMANDS
-            .iter()
-            .find(|command| is_named(&command.name) || command.aliases.iter().any(|name| is_named(name)))
+        COMMANDS.iter().find(|command| is_named(&command.name) || command.aliases.iter().any(is_named))
     }
 }
 

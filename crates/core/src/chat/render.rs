@@ -10,11 +10,16 @@ use serde_json::Value;
 
 use super::ChatPlatform;
 use super::escape::escape;
-use super::markdown::to_posts;
+use super::markdown::{post_limit, to_posts};
 use super::settings::{ChatOutput, OutputDetail, PostedMessages};
+use super::split::{length, shorten};
 use crate::output::{FinalOutput, OutputMessage};
 pub use end::{AnswerEnd, AnswerOutcome};
 use progress::{ProgressState, ProgressTrace};
+
+/// Number of posts above which a text of the agent is posted as a file.
+const MAX_TEXT_POSTS: usize = 20;
+const MAX_ERROR_CHARS: usize = 4_000;
 
 /// A message to post, in the notation of the platform and within its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +40,8 @@ pub struct RenderedFile {
 /// - **Texts of the agent**: with [`PostedMessages::All`], every text is posted at once. With
 ///   [`PostedMessages::Answers`], a text is held back until it is known whether its turn calls a tool, and is dropped if
 ///   so. A turn ends with a tool result, with a message that has another id, and with the output. Texts without ids
-///   between two tool results are one turn. Texts of subagents are never posted.
+///   between two tool results are one turn. Texts of subagents are never posted. A text that would need more than
+///   20 posts is posted as its first 300 characters, with the whole text in a file.
 /// - **Results of tools**, if `tool_results` is set: a result of at most `tool_result_max_length` characters is a part
 ///   of the progress message; without a progress message it is posted. A longer result is posted as its first
 ///   300 characters, with the whole result in a text file. Results of subagents only appear in the progress message.
@@ -48,6 +54,8 @@ pub struct OutputRenderer {
     turn: Turn,
     /// True if the last attempt has posted a text of the agent.
     has_text: bool,
+    /// Number of texts of the agent so far.
+    texts: usize,
     /// Number of tool results of the agent itself.
     tool_results: usize,
     final_output: FinalOutput,
@@ -70,6 +78,7 @@ impl OutputRenderer {
             output: output.clone(),
             turn: Turn::default(),
             has_text: false,
+            texts: 0,
             tool_results: 0,
             final_output: FinalOutput::default(),
             progress: ProgressTrace::new(platform, output.detail),
@@ -111,6 +120,7 @@ impl OutputRenderer {
                 if !self.output.errors {
                     return Vec::new();
                 }
+                let message = shorten(message, MAX_ERROR_CHARS);
                 posts_of(&format!("**Error:** {message}"), self.platform)
             }
         }
@@ -173,7 +183,7 @@ impl OutputRenderer {
         match self.output.assistant_messages {
             PostedMessages::All => {
                 self.has_text = true;
-                posts_of(text, self.platform)
+                self.posts_of_text(text)
             }
             PostedMessages::Answers => {
                 self.turn.held_texts.push(text.to_owned());
@@ -196,9 +206,18 @@ impl OutputRenderer {
         if turn.calls_tool {
             return Vec::new();
         }
-        let posts: Vec<_> = turn.held_texts.iter().flat_map(|text| posts_of(text, self.platform)).collect();
+        let posts: Vec<_> = turn.held_texts.iter().flat_map(|text| self.posts_of_text(text)).collect();
         self.has_text |= !posts.is_empty();
         posts
+    }
+
+    fn posts_of_text(&mut self, text: &str) -> Vec<RenderedPost> {
+        self.texts += 1;
+        if length(text) <= MAX_TEXT_POSTS * post_limit(self.platform) {
+            return posts_of(text, self.platform);
+        }
+        let name = format!("message-{}.md", self.texts);
+        vec![tool_result::with_file("The agent wrote a long message.", text, name, self.platform)]
     }
 
     fn tool_result(
@@ -234,7 +253,7 @@ fn posts_of(markdown: &str, platform: ChatPlatform) -> Vec<RenderedPost> {
 
 /// Formats a short text of others within a sentence.
 fn short_text(text: &str, limit: usize, platform: ChatPlatform) -> String {
-    escape(&super::split::shorten(text, limit), platform)
+    escape(&shorten(text, limit), platform)
 }
 
 /// Checks whether a system message is about the session, and not about single steps of the agent's program.

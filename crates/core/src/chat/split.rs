@@ -179,7 +179,7 @@ impl Layout<'_> {
     }
 
     fn closing_length(&self, at: usize) -> usize {
-        self.fence_at(at).map_or(0, |fence| length(&fence.closing()) + 1)
+        self.fence_at(at).map_or(0, |fence| fence.closing_length() + 1)
     }
 }
 
@@ -192,7 +192,9 @@ fn atoms(text: &str, max: usize) -> Vec<Range<usize>> {
         let mut at = 0;
         while let Some(found) = line[at..].find(['<', '[', '&', '`']) {
             let from = at + found;
-            let size = atom_size(&line[from..]).filter(|size| *size <= max);
+            // Longer atoms are not searched for, so that the search takes linear time.
+            let rest = &line[from..line.floor_char_boundary(from + max)];
+            let size = atom_size(rest);
             at = from + size.unwrap_or(1);
             atoms.extend(size.map(|size| start + from..start + from + size));
         }

@@ -9,6 +9,7 @@ use super::table::TableText;
 use super::{OPTIONS, checkbox};
 use crate::chat::ChatPlatform::Discord;
 use crate::chat::escape::{code_block, without_mentions};
+use crate::invisible::without_invisible;
 
 pub(super) fn convert(markdown: &str) -> String {
     let mut edits = Edits { markdown, ..Edits::default() };
@@ -63,8 +64,9 @@ impl Edits<'_> {
                 if let Some((_, code)) = &mut self.code {
                     code.push_str(&text);
                 }
-                for (plain, _) in &mut self.links {
-                    plain.push_str(&text);
+                // Within a replaced link, nothing else is replaced.
+                for (plain, _) in self.links.iter_mut().take(2) {
+                    plain.push_str(&without_invisible(&text));
                 }
             }
             _ => {}

@@ -8,6 +8,10 @@ use super::table::TableText;
 use super::{OPTIONS, checkbox};
 use crate::chat::ChatPlatform::Slack;
 use crate::chat::escape::{code_block, entities, inline_code};
+use crate::invisible::{is_invisible, without_invisible};
+
+/// Number of nested lists above which lists are not indented further.
+const MAX_INDENTED_LISTS: usize = 10;
 
 pub(super) fn convert(markdown: &str) -> String {
     let mut mrkdwn = Mrkdwn::default();
@@ -50,7 +54,8 @@ impl Mrkdwn {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
                 Some(code) => code.push_str(&text),
-                None => self.push(&entities(&text)),
+                // Entities of HTML are characters now.
+                None => self.push(&entities(&without_invisible(&text))),
             },
             Event::Code(text) => self.push(&inline_code(&text, Slack)),
             Event::Html(text) => self.lines(text.trim_end_matches('\n'), text.ends_with('\n')),
@@ -115,7 +120,7 @@ impl Mrkdwn {
     }
 
     fn item(&mut self) {
-        let depth = self.lists.len();
+        let depth = self.lists.len().min(MAX_INDENTED_LISTS);
         let bullet = match self.lists.last_mut() {
             Some(Some(number)) => {
                 *number += 1;
@@ -188,7 +193,7 @@ impl Mrkdwn {
     }
 
     fn push(&mut self, text: &str) {
-        self.separate(&"  ".repeat(self.lists.len()));
+        self.separate(&"  ".repeat(self.lists.len().min(MAX_INDENTED_LISTS)));
         self.out += text;
     }
 
@@ -231,11 +236,19 @@ fn address(url: &str) -> Option<String> {
     for character in url.chars() {
         match character {
             '&' => out += "&amp;",
-            '<' | '>' | '|' | ' ' | '"' | '`' => {
-                let _ = write!(out, "%{:02X}", u32::from(character));
+            special if is_encoded(special) => {
+                for byte in special.encode_utf8(&mut [0; 4]).bytes() {
+                    let _ = write!(out, "%{byte:02X}");
+                }
             }
             plain => out.push(plain),
         }
     }
     is_known.then_some(out)
+}
+
+/// Checks whether a character of an address has to be written as its code.
+fn is_encoded(character: char) -> bool {
+    let is_special = matches!(character, '<' | '>' | '|' | '"' | '`');
+    is_special || character.is_whitespace() || character.is_control() || is_invisible(character)
 }

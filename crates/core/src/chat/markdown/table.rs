@@ -5,6 +5,9 @@ use std::fmt::Write;
 use pulldown_cmark::{Event, Tag};
 use unicode_width::UnicodeWidthStr;
 
+/// Width above which a column is not aligned.
+const MAX_COLUMN_WIDTH: usize = 60;
+
 /// Collects the cells of a table. The first row is the heading.
 #[derive(Debug, Default)]
 pub(super) struct TableText {
@@ -43,14 +46,14 @@ impl TableText {
                 .max()
                 .unwrap_or_default()
         };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).min(MAX_COLUMN_WIDTH)).collect();
         let mut out = String::new();
         for (index, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (column, width) in widths.iter().enumerate() {
                 let cell = row.get(column).map_or("", String::as_str);
                 let separator = if column == 0 { "" } else { " | " };
-                let _ = write!(line, "{separator}{cell}{}", " ".repeat(width - cell.width()));
+                let _ = write!(line, "{separator}{cell}{}", " ".repeat(width.saturating_sub(cell.width())));
             }
             out += line.trim_end();
             out.push('\n');

@@ -174,6 +174,17 @@ fn a_job_without_an_answer_posts_its_result_or_one_sentence() {
 }
 
 #[test]
+fn a_very_long_text_is_a_file() {
+    let mut renderer = OutputRenderer::new(Discord, &settings());
+    let long = "word ".repeat(9_000);
+    assert!(renderer.push(&line(text(&long))).is_empty());
+    let posts = renderer.end(&ended(AnswerOutcome::Succeeded));
+    let file = RenderedFile { name: "message-1.md".to_owned(), content: long };
+    assert_eq!((posts.len(), posts[0].file.as_ref()), (1, Some(&file)));
+    assert!(posts[0].text.starts_with("The agent wrote a long message.\n```\nword "));
+}
+
+#[test]
 fn a_long_final_output_is_a_file() {
     let lines = [json!({"type": "system", "content": "x".repeat(20_000)})];
     let mut renderer = OutputRenderer::new(Discord, &settings());

@@ -42,6 +42,11 @@ impl Fence {
         format!("{indent}{mark}")
     }
 
+    /// Returns the length of the line that closes the block.
+    pub(super) fn closing_length(&self) -> usize {
+        self.indent.len() + self.mark.len()
+    }
+
     fn read(line: &str) -> Option<Self> {
         let line = line.trim_end();
         let start = line.len() - after_markers(line).len();
