@@ -7,7 +7,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::chat::ChatPlatform;
+use crate::chat_platform::ChatPlatform;
 use crate::id::{JobId, TokenName};
 
 /// The requester of an event. An event without an actor was caused by the fleet itself, for example by a schedule.

@@ -1,10 +1,7 @@
 //! Chat: messages, commands and buttons that people send on a chat platform, and the rules that apply to them.
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::word::written_as;
 
 pub mod access;
 pub mod command;
@@ -17,17 +14,7 @@ pub mod settings;
 pub mod split;
 pub mod texts;
 
-/// Platform of a chat message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ChatPlatform {
-    Slack,
-    Discord,
-}
-
-written_as! {
-    ChatPlatform { Slack = "slack", Discord = "discord" }
-}
+pub use crate::chat_platform::ChatPlatform;
 
 /// Message that somebody wrote in a chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod breaker;
 pub mod budget;
 pub mod chat;
+pub mod chat_platform;
 pub mod config;
 pub mod cron;
 pub mod cut;

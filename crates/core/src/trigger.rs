@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-pub use crate::chat::ChatPlatform;
+pub use crate::chat_platform::ChatPlatform;
 use crate::cron::Cron;
 use crate::github::Auth;
 use crate::interval::Interval;
