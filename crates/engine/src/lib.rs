@@ -4,6 +4,7 @@
 mod answer_waits;
 mod attempt;
 pub mod backup;
+pub mod chat;
 mod collector_headers;
 pub mod config;
 pub mod context;

@@ -198,6 +198,11 @@ pub fn schedule_paused(agent: &AgentName, schedule: &str, reason: &str, platform
     format!("Schedule {code} is paused, so your message started no job: {reason} {why} shows more.")
 }
 
+/// The message started no job for another reason.
+pub fn not_run(reason: &str, platform: ChatPlatform) -> String {
+    format!("Your message started no job: {}", sentence(reason, platform))
+}
+
 /// The bot cannot connect, because its token is not set.
 pub fn no_token(agent: &AgentName, variable: &str, platform: ChatPlatform) -> String {
     format!("Agent {agent} is not on {platform}: the environment variable {variable} is not set.")

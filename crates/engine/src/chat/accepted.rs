@@ -4,12 +4,13 @@
 use cowhand_core::chat::ChatMessage;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::posting::MessageDetails;
+use cowhand_core::budget::Period;
 use cowhand_core::delivery::{Delivery, Message, Reception};
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, CHAT_SCHEDULE, Schedule};
 use cowhand_core::trigger::TriggerConfig;
-use jiff::{SignedDuration, Timestamp};
-use tracing::{info, warn};
+use jiff::Timestamp;
+use tracing::warn;
 
 use super::bot::Bot;
 use super::context::ChatContext;
@@ -61,9 +62,7 @@ impl AcceptedMessage<'_> {
     }
 
     async fn refuse(self, refusal: Refusal) -> Result<(), HandleError> {
-        let (agent, author) = (&self.addressee.agent.name, &self.message().author.id);
-        info!(%agent, author, "refused a chat message: {refusal}");
-        refusal.post(self.context, self.bot, &self.addressee.chat, self.received).await;
+        refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await;
         Ok(())
     }
 
@@ -81,9 +80,11 @@ impl AcceptedMessage<'_> {
             }
         }
         if let Some(limit) = access.per_user_per_day_usd {
-            let spent = spent_in_a_day(self.context, agent, author).await?;
-            if spent >= limit {
-                return Ok(Some(Refusal::BudgetUsedUp { limit_usd: limit }));
+            let roster = self.context.fleet.roster();
+            let today = Period::day(now, roster.budget.zone.time_zone());
+            if spent_since(self.context, agent, author, today.start).await? >= limit {
+                let until = today.end;
+                return Ok(Some(Refusal::BudgetUsedUp { limit_usd: limit, until }));
             }
         }
         Ok(None)
@@ -223,9 +224,13 @@ pub(super) fn schedule_for<'a>(agent: &'a Agent, message: &Message) -> Option<&'
     explicit.or_else(|| agent.schedules.iter().find(is_implicit).filter(accepts))
 }
 
-/// Returns the cost of the jobs that messages of a user have caused in the last 24 hours.
-async fn spent_in_a_day(context: &ChatContext, agent: &AgentName, author: &str) -> Result<f64, StoreError> {
-    let since = context.now().checked_sub(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN);
+/// Returns the cost of the jobs that messages of a user have caused since this time.
+async fn spent_since(
+    context: &ChatContext,
+    agent: &AgentName,
+    author: &str,
+    since: Timestamp,
+) -> Result<f64, StoreError> {
     let store = context.store();
     let mut spent = 0.0;
     for job in store.jobs_of_chat_author(author.to_owned(), agent.clone(), since).await? {

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::bot::{BOT_LEASE, Bot};
 use super::connectors::BotSettings;
+use super::refusal::PostedRefusals;
 use crate::fleet::Fleet;
 use crate::loaded::Loaded;
 use cowhand_store::{ChatBotState, Store, StoreError};
@@ -19,12 +20,13 @@ use cowhand_store::{ChatBotState, Store, StoreError};
 #[derive(Debug)]
 pub(super) struct ChatContext {
     pub(super) fleet: Arc<Fleet>,
+    pub(super) refusals: PostedRefusals,
     bots: RwLock<Vec<Arc<Bot>>>,
 }
 
 impl ChatContext {
     pub(super) fn new(fleet: Arc<Fleet>) -> Self {
-        Self { fleet, bots: RwLock::default() }
+        Self { fleet, refusals: PostedRefusals::default(), bots: RwLock::default() }
     }
 
     pub(super) fn store(&self) -> &Store {
@@ -71,6 +73,30 @@ impl ChatContext {
             .collect()
     }
 
+    /// Returns the age up to which missed messages of a bot are read after a downtime: the longest `max_lateness` of the
+    /// chat schedules of its agents, or an hour.
+    pub(super) fn max_lateness(&self, bot: &Bot) -> SignedDuration {
+        let agents = self.agents_of(bot);
+        let schedules = agents.iter().flat_map(|(agent, _)| &agent.schedules);
+        let of_chat = schedules.filter(|schedule| matches!(schedule.trigger, TriggerConfig::Chat { .. }));
+        let lateness = of_chat.filter_map(|schedule| schedule.timing.max_lateness.map(Interval::duration)).max();
+        lateness.unwrap_or(DEFAULT_LATENESS)
+    }
+
+    /// Cancels the firing or the pending job of an answer. Returns false if the job has started, or there is none.
+    pub(super) async fn cancel_waiting(&self, answer: &ChatAnswer) -> Result<bool, FleetError> {
+        let (schedule, key) = (answer.schedule, answer.key.clone());
+        let Some(firing) = self.store().firing(schedule, key.clone()).await? else { return Ok(false) };
+        if firing.outcome == FiringOutcome::Preparing {
+            return Ok(self.store().cancel_firing(schedule, key, self.now()).await?);
+        }
+        let is_pending = |job: &&FiringJobRow| job.status == JobStatus::Pending;
+        let Some(job) = firing.jobs.iter().find(is_pending) else { return Ok(false) };
+        let actor = super::actor_of(answer.origin.platform, &answer.origin.author);
+        audit::by(actor, self.fleet.cancel(job.id.clone())).await?;
+        Ok(true)
+    }
+
     /// Takes or renews the lease of a bot for this node. Returns false if another node has it.
     pub(super) async fn hold(&self, bot: &Bot) -> Result<bool, StoreError> {
         let used_by = (bot.platform, bot.agents());
@@ -113,7 +139,7 @@ impl ChatContext {
         let used: Vec<String> = super::connectors::bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
         let dropped = async {
             for record in self.store().chat_bots().await? {
-                if !used.contains(&record.bot) {
+                if !used.contains(&record.bot) && record.until <= self.now() {
                     self.store().drop_chat_bot(record.bot).await?;
                 }
             }

@@ -14,7 +14,7 @@ use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::chat::ChatMessage;
 use cowhand_core::roster::Agent;
 use futures_util::{StreamExt, stream};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tracing::{info, warn};
 
 use super::accepted::AcceptedMessage;
@@ -56,7 +56,7 @@ pub(super) struct Addressee {
 /// What the rules of the bot's agents say about a message.
 enum Routed {
     Ignored,
-    Refused { agent: Agent, chat: PlatformChat, refusal: Refusal },
+    Refused { agent: Agent, refusal: Refusal },
     To(Box<Addressee>),
 }
 
@@ -133,9 +133,8 @@ async fn handle(
     let message = &received.message;
     let addressee = match route(context, bot, message).await? {
         Routed::Ignored => return Ok(()),
-        Routed::Refused { agent, chat, refusal } => {
-            info!(agent = %agent.name, author = message.author.id, "refused a chat message: {refusal}");
-            refusal.post(context, bot, &chat, received).await;
+        Routed::Refused { agent, refusal } => {
+            refusal.post(context, bot, &agent, received).await;
             return Ok(());
         }
         Routed::To(addressee) => addressee,
@@ -147,7 +146,7 @@ async fn handle(
     if asks::answer_by_reply(context, bot, &addressee, received).await? {
         return Ok(());
     }
-    AcceptedMessage::new(context, bot, &addressee, received).fire().await
+    AcceptedMessage { context, bot, addressee: &addressee, received }.fire().await
 }
 
 /// Chooses the agent that answers: the agent that the text names, else the first of the config whose rules accept the
@@ -161,7 +160,7 @@ async fn route(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> Resul
         match reception(&chat, message, is_own_thread) {
             ChatReception::Ignored => {}
             ChatReception::Refused { reason } => {
-                refused.get_or_insert((agent, chat, Refusal::Access(reason)));
+                refused.get_or_insert((agent, Refusal::Access(reason)));
             }
             ChatReception::Accepted { context_messages } => {
                 accepted.push(Addressee { agent, chat, conversation, context_messages });
@@ -175,7 +174,7 @@ async fn route(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> Resul
     if index < accepted.len() {
         return Ok(Routed::To(Box::new(accepted.swap_remove(index))));
     }
-    Ok(refused.map_or(Routed::Ignored, |(agent, chat, refusal)| Routed::Refused { agent, chat, refusal }))
+    Ok(refused.map_or(Routed::Ignored, |(agent, refusal)| Routed::Refused { agent, refusal }))
 }
 
 /// Returns the agent whose name begins the text, followed by a colon.
@@ -215,11 +214,4 @@ pub(super) async fn deleted(context: &ChatContext, bot: &Bot, message: &str) -> 
         }
     }
     Ok(())
-}
-
-impl Addressee {
-    /// Returns since when the messages and the spending of a user count for a day.
-    pub(super) fn day_start(now: Timestamp) -> Timestamp {
-        now.checked_sub(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN)
-    }
 }

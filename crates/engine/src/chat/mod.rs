@@ -4,18 +4,26 @@
 //! their channel ([`intake`]): a message becomes a firing, a command or a refusal. The output of the job is posted as
 //! the answer ([`answers`]).
 
+mod accepted;
 mod answer;
 mod answers;
+mod asks;
 mod bot;
+mod buttons;
+mod commands;
 mod connectors;
 mod context;
 mod conversation;
 mod intake;
-mod place_in_queue;
+mod job_output;
 mod posts;
+mod refusal;
+mod waiting_note;
 
 use std::sync::Arc;
 
+use cowhand_core::actor::Actor;
+use cowhand_core::chat::{ChatPlatform, ChatUser};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
@@ -126,4 +134,9 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks:
     }
     context.set_bots(running.iter().map(|one| Arc::clone(&one.bot)).collect());
     context.drop_other_bots().await;
+}
+
+/// Returns the user of a chat as the actor of an event.
+fn actor_of(platform: ChatPlatform, user: &ChatUser) -> Actor {
+    Actor::Chat { platform, id: user.id.clone(), name: user.name.clone() }
 }

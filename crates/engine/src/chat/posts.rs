@@ -5,7 +5,8 @@ use std::time::Duration;
 use cowhand_chat::{Button, ChatError, Post, Posted};
 use cowhand_core::backoff::Backoff;
 use cowhand_core::chat::ChatPlace;
-use cowhand_core::chat::markdown::to_posts;
+use cowhand_core::chat::markdown::post_limit;
+use cowhand_core::chat::split::split;
 use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 use uuid::Uuid;
@@ -31,7 +32,7 @@ pub(super) struct ChatReply<'a> {
     pub(super) key: &'a [&'a str],
     /// Time before which the reply was not posted.
     pub(super) first_tried_at: Timestamp,
-    /// Text in Markdown.
+    /// Text in the notation of the platform.
     pub(super) text: String,
     /// Buttons of the last post.
     pub(super) buttons: Vec<Button>,
@@ -49,7 +50,7 @@ impl ChatContext {
     /// nothing depends on the reply.
     pub(super) async fn reply(&self, bot: &Bot, reply: ChatReply<'_>) -> Option<String> {
         let text = self.fleet.redactor().redact(&reply.text).into_owned();
-        let texts = to_posts(&text, bot.platform);
+        let texts = split(&text, post_limit(bot.platform));
         let last = texts.len().saturating_sub(1);
         let mut posted = None;
         for (number, text) in texts.into_iter().enumerate() {

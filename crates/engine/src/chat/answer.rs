@@ -1,0 +1,201 @@
+//! Posts the answer to one message: the output of its jobs, a progress message that is edited in place, and the end.
+//!
+//! The output of a job is on the node that runs it, so that node posts. The posts follow from the lines of the output
+//! alone and are counted in the store, so a restarted daemon continues with the next post.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::chat::render::{AnswerEnd, AnswerOutcome, OutputRenderer};
+use cowhand_core::chat::settings::PlatformChat;
+use cowhand_core::chat::texts;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, JobState, Outcome};
+use cowhand_core::schedule::FiringOutcome;
+use jiff::SignedDuration;
+use tracing::warn;
+
+use super::bot::Bot;
+use super::context::ChatContext;
+use super::job_output::JobOutput;
+use super::posts::ChatReply;
+use crate::schedule_view::why_of;
+use cowhand_store::{ChatAnswer, LedgerRow, StoreError};
+use cowhand_system::fault;
+
+/// Shortest time between two looks at a job that has not started.
+const LOOK_PAUSE: Duration = Duration::from_millis(300);
+
+/// Result of a try to post an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerStep {
+    /// Nothing of the answer is left.
+    Done,
+    /// Another node posts the answer, or it cannot be posted now.
+    Later,
+}
+
+/// An answer that this node posts.
+pub(super) struct Posting<'a> {
+    pub(super) context: &'a ChatContext,
+    pub(super) bot: Arc<Bot>,
+    pub(super) chat: PlatformChat,
+    pub(super) answer: ChatAnswer,
+}
+
+/// Posts an answer as far as possible.
+pub(super) async fn post_answer(context: &ChatContext, answer: ChatAnswer) -> Result<AnswerStep, StoreError> {
+    let platform = answer.origin.platform;
+    let roster = context.fleet.roster();
+    let chat = roster.agent(&answer.agent).and_then(|agent| agent.chat.as_ref()?.on(platform)).cloned();
+    let Some(chat) = chat else {
+        warn!(agent = %answer.agent, "the agent has no chat on {platform} any more; its open answers are dropped");
+        context.store().end_chat_answer(answer.schedule, answer.key, context.now()).await?;
+        return Ok(AnswerStep::Done);
+    };
+    let Some(bot) = context.bot_of(&answer.agent, platform) else { return Ok(AnswerStep::Later) };
+    let mut posting = Posting { context, bot, chat, answer };
+    loop {
+        let seen = context.store().committed();
+        let ChatAnswer { schedule, key, .. } = &posting.answer;
+        let Some(firing) = context.store().firing(*schedule, key.clone()).await? else {
+            // The message is not delivered yet.
+            return Ok(AnswerStep::Later);
+        };
+        match firing.outcome {
+            FiringOutcome::Ran => return posting.post_jobs(firing).await,
+            FiringOutcome::Preparing => wait_for_change(context, seen).await,
+            FiringOutcome::Skipped(_) | FiringOutcome::Missed | FiringOutcome::Coalesced => {
+                return posting.post_reason(&firing).await;
+            }
+        }
+    }
+}
+
+async fn wait_for_change(context: &ChatContext, seen: i64) {
+    context.store().changed(seen).await;
+    tokio::time::sleep(LOOK_PAUSE).await;
+}
+
+impl Posting<'_> {
+    /// Says why the firing ran nothing.
+    async fn post_reason(&mut self, firing: &LedgerRow) -> Result<AnswerStep, StoreError> {
+        if !ChatContext::is_connected(&self.bot) {
+            return Ok(AnswerStep::Later);
+        }
+        let why = why_of(firing, None, None, true);
+        self.post_note(texts::not_run(&why, self.bot.platform)).await;
+        self.end().await
+    }
+
+    /// Posts the output of each job of the firing.
+    async fn post_jobs(mut self, firing: LedgerRow) -> Result<AnswerStep, StoreError> {
+        for row in firing.jobs {
+            match self.post_job(&row.id).await? {
+                AnswerStep::Done => {}
+                AnswerStep::Later => return Ok(AnswerStep::Later),
+            }
+        }
+        self.end().await
+    }
+
+    async fn post_job(&mut self, id: &JobId) -> Result<AnswerStep, StoreError> {
+        let store = self.context.store();
+        let history = loop {
+            let seen = store.committed();
+            let Some(history) = store.history(id.clone()).await? else { return Ok(AnswerStep::Done) };
+            match history.job.state() {
+                JobState::Pending { .. } => wait_for_change(self.context, seen).await,
+                JobState::Running { .. } if history.attempts.is_empty() => {
+                    wait_for_change(self.context, seen).await;
+                }
+                JobState::Running { .. } | JobState::Ended { .. } => break history,
+            }
+        };
+        let is_over = matches!(history.job.state(), JobState::Ended { .. });
+        let Some(attempt) = history.attempts.last() else { return self.post_end(&history.job).await };
+        if attempt.node == self.context.node() {
+            return JobOutput::begin(self, id).await?.post().await;
+        }
+        if !is_over || store.is_node_running(attempt.node.clone()).await? {
+            return Ok(AnswerStep::Later);
+        }
+        // The output is on a machine whose daemon does not run.
+        self.post_end(&history.job).await
+    }
+
+    /// Posts the end of a job whose output is not on this node.
+    async fn post_end(&mut self, job: &Job) -> Result<AnswerStep, StoreError> {
+        if !ChatContext::is_connected(&self.bot) {
+            return Ok(AnswerStep::Later);
+        }
+        let platform = self.bot.platform;
+        let end = answer_end(job);
+        let is_cancelled_early = job.attempts() == 0 && matches!(end.outcome, AnswerOutcome::Cancelled { .. });
+        if is_cancelled_early {
+            self.post_note(texts::cancelled(None, platform)).await;
+            return Ok(AnswerStep::Done);
+        }
+        let posts = OutputRenderer::new(platform, &self.chat.output).end(&end);
+        let texts: Vec<String> = posts.into_iter().map(|post| post.text).collect();
+        self.post_note(texts.join("\n")).await;
+        Ok(AnswerStep::Done)
+    }
+
+    /// Shows a text in place of the note that the sender waits, or posts it if there is no such note.
+    async fn post_note(&self, text: String) {
+        let note = self.answer.waiting_note.as_deref().filter(|note| !note.is_empty());
+        let origin = &self.answer.origin;
+        if let Some(note) = note {
+            let text = self.context.fleet.redactor().redact(&text).into_owned();
+            match self.bot.connector.edit(&origin.place, note, &text, &[]).await {
+                Ok(()) => return,
+                Err(error) => warn!(bot = self.bot.key, "cannot edit a note in a chat: {error}"),
+            }
+        }
+        let reply = ChatReply {
+            place: origin.place.clone(),
+            reply_to: Some(origin.message.clone()),
+            key: &[&self.answer.schedule.to_string(), self.answer.key.as_str(), "end"],
+            first_tried_at: self.answer.created_at,
+            text,
+            buttons: Vec::new(),
+        };
+        self.context.reply(&self.bot, reply).await;
+    }
+
+    /// Removes the reaction that acknowledges the message, and ends the answer.
+    async fn end(&self) -> Result<AnswerStep, StoreError> {
+        let ChatAnswer { schedule, key, origin, .. } = &self.answer;
+        if let Some(emoji) = &self.chat.output.acknowledge_emoji {
+            // The message is in the place where it was written, which on Slack is not the thread of the answer.
+            let place = &origin.place;
+            if let Err(error) = self.bot.connector.react(place, &origin.message, emoji, false).await {
+                warn!(bot = self.bot.key, "cannot remove the reaction to a chat message: {error}");
+            }
+        }
+        fault::point("chat_answer_ends");
+        self.context.store().end_chat_answer(*schedule, key.clone(), self.context.now()).await?;
+        Ok(AnswerStep::Done)
+    }
+}
+
+/// Returns how an ended job is described in the chat.
+pub(super) fn answer_end(job: &Job) -> AnswerEnd {
+    let outcome = match job.state() {
+        JobState::Ended { outcome: Outcome::Failed { error, .. }, .. } => {
+            AnswerOutcome::Failed { reason: error.message.clone() }
+        }
+        JobState::Ended { outcome: Outcome::Cancelled { .. }, .. } => AnswerOutcome::Cancelled { by: None },
+        JobState::Ended { outcome: Outcome::Completed { .. }, .. }
+        | JobState::Pending { .. }
+        | JobState::Running { .. } => AnswerOutcome::Succeeded,
+    };
+    let duration = job.duration_seconds().and_then(|seconds| i64::try_from(seconds).ok());
+    AnswerEnd {
+        job: job.id().clone(),
+        outcome,
+        duration: duration.map(SignedDuration::from_secs),
+        usage: job.usage().cloned(),
+    }
+}

@@ -1,0 +1,285 @@
+//! Posts the output of a job that runs, or ran, on this node: one post after the other, each counted in the store.
+
+use std::time::Duration;
+
+use cowhand_chat::{Button, ButtonStyle, OutgoingFile, Post};
+use cowhand_core::chat::render::{OutputRenderer, RenderedPost};
+use cowhand_core::chat::texts;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, JobStatus};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::{debug, warn};
+
+use super::answer::{AnswerStep, Posting, answer_end};
+use super::buttons::ButtonValue;
+use super::context::ChatContext;
+use super::posts::{post_key, wait_after};
+use crate::fleet::{FleetError, OutputStream};
+use cowhand_store::StoreError;
+use cowhand_system::fault;
+
+/// Time between two looks at what the progress message has to show.
+const PROGRESS_TICK: Duration = Duration::from_millis(500);
+/// Shortest time between two edits of the progress message.
+const PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
+/// Time after which a job gets a progress message.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);
+/// Time for which the platforms show that the bot types.
+const TYPING_EVERY: Duration = Duration::from_secs(8);
+/// Wait before a bot whose post was refused with its token is tried again.
+const REVOKED_WAIT: Duration = Duration::from_secs(30);
+
+/// The output of one job, and how much of it is posted.
+pub(super) struct JobOutput<'a, 'b> {
+    posting: &'a mut Posting<'b>,
+    job: JobId,
+    renderer: OutputRenderer,
+    /// Number of posts that the lines so far have given.
+    rendered: u32,
+    began_at: Instant,
+    edited_at: Option<Instant>,
+    /// Text of the progress message; empty before the first post or edit.
+    shown: String,
+    typed_at: Option<Instant>,
+}
+
+impl<'a, 'b> JobOutput<'a, 'b> {
+    /// Begins the output of a job, or continues it where this node has stopped.
+    pub(super) async fn begin(posting: &'a mut Posting<'b>, job: &JobId) -> Result<Self, StoreError> {
+        let node = posting.context.node();
+        let answer = &mut posting.answer;
+        if answer.progress.job.as_ref() != Some(job) || answer.node.as_ref() != Some(&node) {
+            answer.progress.begin_job(job.clone());
+            answer.node = Some(node);
+            posting.save().await?;
+        }
+        let renderer = OutputRenderer::new(posting.bot.platform, &posting.chat.output);
+        let (edited_at, typed_at) = (None, None);
+        let (began_at, shown) = (Instant::now(), String::new());
+        Ok(Self { posting, job: job.clone(), renderer, rendered: 0, began_at, edited_at, shown, typed_at })
+    }
+
+    /// Posts the output until the job has ended.
+    pub(super) async fn post(mut self) -> Result<AnswerStep, StoreError> {
+        let fleet = &self.posting.context.fleet;
+        let output = match fleet.output(&self.job).await {
+            Ok(output) => output,
+            Err(error) => return self.give_up(&error),
+        };
+        if let Err(error) = self.follow(output).await {
+            return match error {
+                FleetError::Store(error) => Err(error),
+                error => self.give_up(&error),
+            };
+        }
+        let store = self.posting.context.store();
+        let Some(history) = store.history(self.job.clone()).await? else { return Ok(AnswerStep::Done) };
+        let is_here = history.attempts.last().is_some_and(|last| last.node == self.posting.context.node());
+        let is_live = matches!(history.job.status(), JobStatus::Pending | JobStatus::Running);
+        if is_live || !is_here {
+            return Ok(AnswerStep::Later);
+        }
+        self.post_end(&history.job).await?;
+        Ok(AnswerStep::Done)
+    }
+
+    fn give_up(&self, error: &FleetError) -> Result<AnswerStep, StoreError> {
+        warn!(job = %self.job, "cannot read the output of a job for its chat; it is tried again: {error}");
+        Ok(AnswerStep::Later)
+    }
+
+    async fn follow(&mut self, mut output: OutputStream) -> Result<(), FleetError> {
+        let mut tick = interval(PROGRESS_TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = output.next() => match message? {
+                    Some(message) => {
+                        for post in self.renderer.push(&message.message) {
+                            self.post_once(post).await?;
+                        }
+                    }
+                    None => return Ok(()),
+                },
+                _ = tick.tick() => {
+                    self.show_progress().await?;
+                    self.show_typing().await;
+                }
+            }
+        }
+    }
+
+    /// Posts what follows from the end of the job, and shows the end in the progress message.
+    async fn post_end(&mut self, job: &Job) -> Result<(), StoreError> {
+        for post in self.renderer.end(&answer_end(job)) {
+            self.post_once(post).await?;
+        }
+        let Some(message) = self.progress_message() else { return Ok(()) };
+        let text = if self.posting.chat.output.progress_indicator {
+            self.renderer.progress()
+        } else {
+            texts::started(&self.posting.answer.agent, self.posting.bot.platform)
+        };
+        self.edit(&message, text, &[]).await;
+        Ok(())
+    }
+
+    /// Posts a post of the output, unless it was posted before.
+    async fn post_once(&mut self, rendered: RenderedPost) -> Result<(), StoreError> {
+        let index = self.rendered;
+        self.rendered += 1;
+        let posting = &mut *self.posting;
+        let progress = &mut posting.answer.progress;
+        if index < progress.posted {
+            return Ok(());
+        }
+        let number = progress.next_post();
+        let now = posting.context.now();
+        let first_tried_at = *progress.tried_at.get_or_insert(now);
+        posting.save().await?;
+        fault::point("chat_post_tried");
+        let redactor = posting.context.fleet.redactor();
+        let file = |file: cowhand_core::chat::render::RenderedFile| OutgoingFile {
+            name: file.name,
+            content: redactor.redact(&file.content).into_owned().into_bytes(),
+        };
+        let origin = &posting.answer.origin;
+        let post = Post {
+            place: origin.place.clone(),
+            key: posting.post_key(&number.to_string()),
+            first_tried_at,
+            reply_to: Some(origin.message.clone()).filter(|_| number == 0),
+            text: redactor.redact(&rendered.text).into_owned(),
+            buttons: Vec::new(),
+            files: rendered.file.map(file).into_iter().collect(),
+        };
+        posting.post_until_done(&post).await;
+        fault::point("chat_posted");
+        posting.answer.progress.count_post();
+        posting.save().await
+    }
+
+    /// Returns the id of the message that shows the progress: a progress message, or the note that the sender waits.
+    fn progress_message(&self) -> Option<String> {
+        let answer = &self.posting.answer;
+        let note = || answer.waiting_note.clone().filter(|note| !note.is_empty());
+        answer.progress.progress_message.clone().or_else(note)
+    }
+
+    /// Posts or edits the progress message, if it has something new to show.
+    async fn show_progress(&mut self) -> Result<(), StoreError> {
+        let is_recent = |at: Instant| at.elapsed() < PROGRESS_EVERY;
+        if self.edited_at.is_some_and(is_recent) {
+            return Ok(());
+        }
+        let text = if self.posting.chat.output.progress_indicator {
+            self.renderer.progress()
+        } else {
+            texts::started(&self.posting.answer.agent, self.posting.bot.platform)
+        };
+        if text == self.shown {
+            return Ok(());
+        }
+        let buttons = [Button {
+            label: "Stop".to_owned(),
+            value: ButtonValue::Stop(self.job.clone()).to_string(),
+            style: ButtonStyle::Neutral,
+        }];
+        if self.posting.answer.waiting_note.is_none() {
+            self.posting.read_waiting_note().await?;
+        }
+        if let Some(message) = self.progress_message() {
+            self.edit(&message, text, &buttons).await;
+            return Ok(());
+        }
+        let is_due = self.posting.chat.output.progress_indicator && self.began_at.elapsed() >= PROGRESS_AFTER;
+        if !is_due {
+            return Ok(());
+        }
+        self.edited_at = Some(Instant::now());
+        let posting = &mut *self.posting;
+        let post = Post {
+            place: posting.answer.origin.place.clone(),
+            key: posting.post_key("progress"),
+            first_tried_at: posting.answer.created_at,
+            reply_to: Some(posting.answer.origin.message.clone()),
+            text: posting.context.fleet.redactor().redact(&text).into_owned(),
+            buttons: buttons.to_vec(),
+            files: Vec::new(),
+        };
+        match posting.bot.connector.post(&post).await {
+            Ok(posted) => {
+                posting.answer.progress.progress_message = Some(posted.id);
+                posting.save().await?;
+                self.shown = text;
+            }
+            Err(error) => debug!(bot = posting.bot.key, "cannot post a progress message: {error}"),
+        }
+        Ok(())
+    }
+
+    async fn edit(&mut self, message: &str, text: String, buttons: &[Button]) {
+        self.edited_at = Some(Instant::now());
+        let posting = &*self.posting;
+        let redacted = posting.context.fleet.redactor().redact(&text).into_owned();
+        let place = &posting.answer.origin.place;
+        match posting.bot.connector.edit(place, message, &redacted, buttons).await {
+            Ok(()) => self.shown = text,
+            Err(error) => debug!(bot = posting.bot.key, "cannot edit a progress message: {error}"),
+        }
+    }
+
+    async fn show_typing(&mut self) {
+        let is_recent = |at: Instant| at.elapsed() < TYPING_EVERY;
+        if !self.posting.chat.output.typing_indicator || self.typed_at.is_some_and(is_recent) {
+            return;
+        }
+        self.typed_at = Some(Instant::now());
+        let posting = &*self.posting;
+        if let Err(error) = posting.bot.connector.show_typing(&posting.answer.origin.place).await {
+            debug!(bot = posting.bot.key, "cannot show that the bot types: {error}");
+        }
+    }
+}
+
+impl Posting<'_> {
+    /// Stores the progress of the answer.
+    async fn save(&self) -> Result<(), StoreError> {
+        let (answer, node) = (&self.answer, self.context.node());
+        let (key, progress) = (answer.key.clone(), answer.progress.clone());
+        self.context.store().save_chat_answer(answer.schedule, key, progress, node).await
+    }
+
+    async fn read_waiting_note(&mut self) -> Result<(), StoreError> {
+        let (schedule, key) = (self.answer.schedule, self.answer.key.clone());
+        let stored = self.context.store().chat_answer(schedule, key).await?;
+        self.answer.waiting_note = stored.and_then(|stored| stored.waiting_note);
+        Ok(())
+    }
+
+    fn post_key(&self, part: &str) -> String {
+        post_key(&[&self.answer.schedule.to_string(), self.answer.key.as_str(), part])
+    }
+
+    /// Posts until the platform has accepted or refused the post.
+    async fn post_until_done(&mut self, post: &Post) {
+        let mut failures = 0;
+        while let Err(error) = self.bot.connector.post(post).await {
+            failures += 1;
+            let channel = &post.place.channel;
+            let wait = match &error {
+                error if error.is_temporary() => wait_after(error, failures),
+                cowhand_chat::ChatError::Revoked { .. } => REVOKED_WAIT,
+                error => return warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}"),
+            };
+            if failures == 1 {
+                warn!(bot = self.bot.key, channel, "cannot post a part of an answer now; it is tried again: {error}");
+            }
+            tokio::time::sleep(wait).await;
+            // The bot may have a new token.
+            if let Some(bot) = self.context.bot_of(&self.answer.agent, self.bot.platform) {
+                self.bot = bot;
+            }
+        }
+    }
+}
