@@ -7,8 +7,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::chat::ChatPlatform;
 use crate::id::{JobId, TokenName};
-use crate::trigger::ChatPlatform;
 
 /// The requester of an event. An event without an actor was caused by the fleet itself, for example by a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -183,8 +183,8 @@ fn check_schedule(problems: &mut Problems, draft: &Draft, agent: &Agent, schedul
         }
         return;
     };
-    let is_connected = |chat: &&AgentChat| platform.is_none_or(|platform| chat.on(platform).is_some());
-    if agent.chat.as_ref().filter(is_connected).is_some() {
+    let is_connected = |chat: &AgentChat| platform.is_none_or(|platform| chat.on(platform).is_some());
+    if agent.chat.as_ref().is_some_and(is_connected) {
         return;
     }
     let (message, help) = match platform {
