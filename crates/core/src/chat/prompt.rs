@@ -1,5 +1,8 @@
 //! The prompt of a chat message.
 
+/// Name of the schedule that every agent with chat settings has.
+pub const CHAT_SCHEDULE: &str = "chat";
+
 /// Prompt of a schedule of type `chat` that has none.
 pub const CHAT_PROMPT: &str = r#"You talk with people in a chat on {{ platform }}. Everything that you write as your answer is posted there.
 

@@ -122,6 +122,7 @@ pub struct DirectRules {
 
 /// Parts of a job's output that are posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of herdctl")]
 pub struct ChatOutput {
     pub tool_results: bool,
     /// Maximum number of characters of a tool result.
@@ -174,7 +175,7 @@ pub struct VoiceService {
     pub key_env: String,
     pub model: String,
     pub language: Option<String>,
-    /// Address of the service; none means the address of OpenAI.
+    /// Address of the service; none means the address of `OpenAI`.
     pub api_url: Option<String>,
 }
 

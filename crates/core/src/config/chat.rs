@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use super::node::{Entry, Location, Map, Node, Scalar, Value};
 use crate::chat::ChatPlatform;
 use crate::chat::prompt::CHAT_PROMPT;
+use crate::chat::prompt::CHAT_SCHEDULE;
 use crate::chat::settings::{
     ActivityKind, AgentChat, AnswerMode, AttachmentRules, BotConfig, CONTEXT_MESSAGES, ChatAccess,
     ChatChannel, ChatGuild, ChatOutput, ChatSkill, DirectRules, MessageRate, OutputDetail, PlatformChat,
@@ -29,8 +30,6 @@ const MAX_ATTACHMENT_MIB: f64 = 10.0;
 const MAX_ATTACHMENTS: u32 = 5;
 const ATTACHMENT_TYPES: [&str; 3] = ["image/*", "application/pdf", "text/*"];
 
-/// Name of the schedule for the messages of a chat.
-pub(super) const CHAT_SCHEDULE: &str = "chat";
 
 /// Adds the schedule `chat` to an agent with settings for a platform, unless the agent has a schedule of this name. A
 /// message is no work item, so the schedule does not inherit the work source of the agent.

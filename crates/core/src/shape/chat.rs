@@ -198,7 +198,7 @@ pub struct Voice {
     pub model: Option<String>,
     /// Language of the messages, for example `en`; unset means that the service finds it out.
     pub language: Option<String>,
-    /// Address of a service with the API of OpenAI; unset means OpenAI.
+    /// Address of a service with the API of `OpenAI`; unset means the address of `OpenAI`.
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
 }

@@ -130,6 +130,8 @@ async fn each_trigger_type_fires_from_yaml() {
         all(&watched).into_iter().map(|(kind, trigger)| (kind.to_owned(), trigger)).collect();
     let agent = json!({
         "name": "a", "runtime": "command", "command": ["cat"], "instances": {"max_concurrent": 3}, "schedules": schedules,
+        // The variable is not set, so that the fleet does not connect to Discord.
+        "chat": {"discord": {"bot_token_env": "NO_TOKEN_OF_TEST", "everyone": true}},
     });
     let config = watched.home.path().join("cowhand.yaml");
     std::fs::write(&config, json!({"agents": [agent]}).to_string()).unwrap();

@@ -5,9 +5,10 @@ use cowhand_core::chat::ChatMessage;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::budget::Period;
+use cowhand_core::chat::prompt::CHAT_SCHEDULE;
 use cowhand_core::delivery::{Delivery, Message, Reception};
 use cowhand_core::id::AgentName;
-use cowhand_core::roster::{Agent, CHAT_SCHEDULE, Schedule};
+use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use tracing::warn;
@@ -81,7 +82,7 @@ impl AcceptedMessage<'_> {
         }
         if let Some(limit) = access.per_user_per_day_usd {
             let roster = self.context.fleet.roster();
-            let today = Period::day(now, roster.budget.zone.time_zone());
+            let today = Period::day(now, roster.zone.time_zone());
             if spent_since(self.context, agent, author, today.start).await? >= limit {
                 let until = today.end;
                 return Ok(Some(Refusal::BudgetUsedUp { limit_usd: limit, until }));
@@ -92,6 +93,16 @@ impl AcceptedMessage<'_> {
 
     async fn conversation(&self) -> Result<String, StoreError> {
         self.addressee.conversation.chat(self.context.store(), &self.addressee.agent.name).await
+    }
+
+    /// Returns the text for the agent.
+    async fn text(&self) -> Result<String, Refusal> {
+        Ok(self.message().text.clone())
+    }
+
+    /// Returns the attachments as the prompt describes them.
+    async fn attachments(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// Returns the earlier messages of the place for the prompt; empty if the conversation has a session, which contains

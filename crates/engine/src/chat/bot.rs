@@ -1,5 +1,6 @@
 //! One bot on a chat platform: the lease that one node has for it, its connection, and the events that it receives.
 
+use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use tracing::{info, warn};
 
 use super::ChatContext;
 use super::{buttons, commands, intake};
-use cowhand_store::{ChatBotState, StoreError};
+use cowhand_store::ChatBotState;
 use cowhand_system::fault;
 use cowhand_system::panic;
 
 /// Time for which the lease of a bot is valid without a renewal.
-const BOT_LEASE: SignedDuration = SignedDuration::from_secs(30);
+pub(super) const BOT_LEASE: SignedDuration = SignedDuration::from_secs(30);
 /// Time between two renewals, and between two tries to get the lease.
 const BOT_RENEWAL: Duration = Duration::from_secs(8);
 /// Time before a refused bot is tried again without a change of the config.
@@ -103,10 +104,7 @@ pub(super) async fn keep_connected(
 
 /// Waits, and returns whether a stop was requested.
 async fn stopped_within(stop: &mut watch::Receiver<bool>, wait: Duration) -> bool {
-    tokio::select! {
-        () = tokio::time::sleep(wait) => *stop.borrow(),
-        _ = stop.wait_for(|stop| *stop) => true,
-    }
+    tokio::time::timeout(wait, stop.wait_for(|stop| *stop)).await.is_ok()
 }
 
 /// Stays connected until a stop, the loss of the lease, or a refusal by the platform. Returns the wait before the next
@@ -220,7 +218,7 @@ async fn receive_message(context: &ChatContext, bot: &Bot, message: ChatMessage)
 }
 
 /// Repeats a write until it succeeds, so that no event is lost while the store is away. The platform waits meanwhile.
-async fn retried<T>(mut write: impl AsyncFnMut() -> Result<T, StoreError>) -> bool {
+async fn retried<T, E: fmt::Display>(mut write: impl AsyncFnMut() -> Result<T, E>) -> bool {
     let mut failures = 0;
     while let Err(error) = write().await {
         failures += 1;

@@ -6,16 +6,23 @@ use cowhand_chat::ConnectionState;
 use cowhand_core::chat::ChatPlatform;
 use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::id::AgentName;
+use cowhand_core::interval::Interval;
+use cowhand_core::job::JobStatus;
 use cowhand_core::roster::Agent;
+use cowhand_core::schedule::FiringOutcome;
+use cowhand_core::trigger::TriggerConfig;
 use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use super::bot::{BOT_LEASE, Bot};
 use super::connectors::BotSettings;
 use super::refusal::PostedRefusals;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetError};
 use crate::loaded::Loaded;
-use cowhand_store::{ChatBotState, Store, StoreError};
+use cowhand_store::{ChatAnswer, ChatBotState, FiringJobRow, Store, StoreError, audit};
+
+/// Default age up to which missed messages are read.
+const DEFAULT_LATENESS: SignedDuration = SignedDuration::from_hours(24);
 
 #[derive(Debug)]
 pub(super) struct ChatContext {
@@ -42,7 +49,7 @@ impl ChatContext {
     }
 
     pub(super) fn config(&self) -> Arc<Loaded> {
-        self.fleet.loaded()
+        self.fleet.current()
     }
 
     pub(super) fn set_bots(&self, bots: Vec<Arc<Bot>>) {
@@ -74,7 +81,7 @@ impl ChatContext {
     }
 
     /// Returns the age up to which missed messages of a bot are read after a downtime: the longest `max_lateness` of the
-    /// chat schedules of its agents, or an hour.
+    /// chat schedules of its agents, or a day.
     pub(super) fn max_lateness(&self, bot: &Bot) -> SignedDuration {
         let agents = self.agents_of(bot);
         let schedules = agents.iter().flat_map(|(agent, _)| &agent.schedules);

@@ -12,6 +12,7 @@ use cowhand_core::chat::access::{ChatReception, reception};
 use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::chat::ChatMessage;
+use cowhand_core::delivery::Message;
 use cowhand_core::roster::Agent;
 use futures_util::{StreamExt, stream};
 use jiff::SignedDuration;
@@ -194,8 +195,18 @@ pub(super) async fn edited(
         return Ok(());
     }
     for answer in context.store().chat_answers_of_message(message.id.clone()).await? {
-        let text = context.fleet.redactor().redact(&message.text).into_owned();
-        if context.fleet.edit_delivery(&answer, text).await.map_err(HandleError::Fleet)? {
+        let delivery = Message {
+            platform: message.platform,
+            id: message.id.clone(),
+            channel: message.place.channel.clone(),
+            thread: message.place.thread.clone(),
+            author: message.author.id.clone(),
+            text: message.text.clone(),
+            url: message.url.clone(),
+            details: answer.origin.details.clone(),
+        };
+        let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);
+        if edited.await.map_err(HandleError::Fleet)? {
             info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
         }
     }

@@ -12,7 +12,6 @@ use tracing::{debug, warn};
 
 use super::answer::{AnswerStep, Posting, answer_end};
 use super::buttons::ButtonValue;
-use super::context::ChatContext;
 use super::posts::{post_key, wait_after};
 use crate::fleet::{FleetError, OutputStream};
 use cowhand_store::StoreError;

@@ -2,13 +2,13 @@
 
 use cowhand_chat::{Button, ButtonStyle};
 use cowhand_core::chat::texts;
-use cowhand_core::job::{JobFilter, JobStatus};
+use cowhand_core::job::JobStatus;
 use jiff::{SignedDuration, Timestamp};
 
 use super::buttons::ButtonValue;
 use super::context::ChatContext;
 use super::posts::ChatReply;
-use cowhand_store::{ChatAnswer, StoreError};
+use cowhand_store::{ChatAnswer, JobFilter, StoreError};
 
 /// Time that a message may wait before its sender is told.
 const NOTE_AFTER: SignedDuration = SignedDuration::from_secs(3);
@@ -51,8 +51,7 @@ async fn post_note(context: &ChatContext, answer: &ChatAnswer) -> Result<(), Sto
         text: texts::waiting(&answer.agent, position, platform),
         buttons: vec![cancel],
     };
-    if let Some(note) = context.reply(&bot, reply).await {
-        store.save_waiting_note(answer.schedule, answer.key.clone(), note).await?;
-    }
-    Ok(())
+    // A note that the platform refuses is not tried again; its id is empty.
+    let note = context.reply(&bot, reply).await.unwrap_or_default();
+    store.save_waiting_note(answer.schedule, answer.key.clone(), note).await
 }

@@ -1,15 +1,23 @@
 //! Deliveries from outside for a schedule: webhooks and chat messages, each accepted once.
 
-use cowhand_core::delivery::{Delivery, Reception};
-use cowhand_core::id::{AgentName, ScheduleName};
+use std::time::Duration;
+
+use cowhand_core::delivery::{Delivery, Message, Reception};
+use cowhand_core::firing::Firing;
+use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
 use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{ScheduleState, SkipReason};
+use cowhand_core::trigger::{FiringContext, FiringKey};
+use jiff::tz::TimeZone;
 
 use super::{Fleet, FleetError};
 use crate::schedule_view::{BY_CHAT, BY_EVENTS};
 use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{Decision, Fired, NewFiring};
+use cowhand_store::{ChatEdit, Decision, Fired, NewFiring};
+
+/// Wait before an edit is tried again while the firing is prepared.
+const PREPARING_PAUSE: Duration = Duration::from_millis(200);
 
 /// Result of a delivery. Except for a ping, the delivery is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +102,44 @@ impl Fleet {
                 Delivered::New(job)
             }
         })
+    }
+
+    /// Replaces the text of a chat message whose job has not started. Returns false if the job has started or ended, or
+    /// if there is none.
+    pub(crate) async fn edit_delivery(
+        &self,
+        schedule: ScheduleId,
+        key: &FiringKey,
+        message: Message,
+    ) -> Result<bool, FleetError> {
+        let roster = self.roster();
+        let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(false) };
+        let Some(row) = self.store().firing(schedule, key.clone()).await? else { return Ok(false) };
+        let job = match row.job {
+            Some(job) => self.store().job(job).await?,
+            None => None,
+        };
+        let now = self.clock().now();
+        let confined = job.as_ref().and_then(Job::confined).map(str::to_owned);
+        let context = FiringContext { confined, ..Delivery::Chat(message).firing_context(now) };
+        let (schedule_of_firing, zone) = (Some(configured), &TimeZone::system());
+        let firing = Firing {
+            agent,
+            schedule: schedule_of_firing,
+            key,
+            due: None,
+            firing_context: &context,
+            zone,
+        };
+        let prompt = firing.job(None, now).prompt;
+        loop {
+            let edit = (context.clone(), prompt.clone());
+            match self.store().edit_chat_firing(schedule, key.clone(), edit, now).await? {
+                ChatEdit::Replaced => return Ok(true),
+                ChatEdit::TooLate => return Ok(false),
+                ChatEdit::Preparing => tokio::time::sleep(PREPARING_PAUSE).await,
+            }
+        }
     }
 
     /// Returns whether the schedule accepts deliveries. A paused schedule does: its deliveries wait for the end of the

@@ -270,6 +270,11 @@ impl Fleet {
         Arc::clone(&self.engine.loaded().roster)
     }
 
+    /// Returns the loaded config.
+    pub(crate) fn current(&self) -> Arc<Loaded> {
+        self.engine.loaded()
+    }
+
     /// Returns the config as it runs, merged and with masked secrets; `None` if the agents did not come from a file.
     pub fn config(&self) -> Option<Value> {
         self.engine.loaded().shown.as_ref().map(ShownConfig::value)

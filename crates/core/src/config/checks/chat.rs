@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::chat::ChatPlatform;
 use crate::chat::settings::{AgentChat, BotConfig, PlatformChat};
-use crate::config::chat::CHAT_SCHEDULE;
+use crate::chat::prompt::CHAT_SCHEDULE;
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
 use crate::config::problem::{Problem, Problems, Severity};
@@ -183,8 +183,8 @@ fn check_schedule(problems: &mut Problems, draft: &Draft, agent: &Agent, schedul
         }
         return;
     };
-    let is_connected = |chat: &&AgentChat| platform.is_none_or(|platform| chat.on(platform).is_some());
-    if agent.chat.as_ref().filter(is_connected).is_some() {
+    let is_connected = |chat: &AgentChat| platform.is_none_or(|platform| chat.on(platform).is_some());
+    if agent.chat.as_ref().is_some_and(is_connected) {
         return;
     }
     let (message, help) = match platform {
