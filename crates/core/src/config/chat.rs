@@ -30,7 +30,6 @@ const MAX_ATTACHMENT_MIB: f64 = 10.0;
 const MAX_ATTACHMENTS: u32 = 5;
 const ATTACHMENT_TYPES: [&str; 3] = ["image/*", "application/pdf", "text/*"];
 
-
 /// Adds the schedule `chat` to an agent with settings for a platform, unless the agent has a schedule of this name. A
 /// message is no work item, so the schedule does not inherit the work source of the agent.
 pub(super) fn add_schedule(agent: &mut Node) {

@@ -17,6 +17,7 @@ use super::log::{self, LogFormat};
 use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::threads::daemon_runtime;
 use super::{Exit, Failure, background, number};
+use cowhand_engine::chat::ChatService;
 use cowhand_engine::config::{self, ConfigWatch, FromDisk};
 use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
@@ -150,6 +151,7 @@ async fn serve(
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     let job_socket = JobSocket::open(&api);
     let job_socket = job_socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let chat = ChatService::start(Arc::clone(&fleet));
     let link = url.is_some().then(|| api.login_link());
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet), cowhand_dashboard::router));
     // An error is only logged, because the daemon does not need a reader of its output.
@@ -172,6 +174,7 @@ async fn serve(
                 if let Some(server) = server {
                     server.close().await;
                 }
+                chat.close().await;
                 fleet.store().clone().close().await;
                 return Ok(ended?);
             }

@@ -1,10 +1,10 @@
 //! Turns an accepted message into a firing: checks the limits of its author, reads what the prompt needs, and delivers
 //! the message to a schedule.
 
-use cowhand_core::chat::ChatMessage;
-use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
-use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::budget::Period;
+use cowhand_core::chat::ChatMessage;
+use cowhand_core::chat::posting::MessageDetails;
+use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::prompt::CHAT_SCHEDULE;
 use cowhand_core::delivery::{Delivery, Message, Reception};
 use cowhand_core::id::AgentName;
@@ -37,7 +37,8 @@ impl AcceptedMessage<'_> {
         if let Some(refusal) = self.limit_refusal().await? {
             return self.refuse(refusal).await;
         }
-        let Some(schedule) = schedule_for(&self.addressee.agent, &self.delivery(MessageDetails::default())) else {
+        let Some(schedule) = schedule_for(&self.addressee.agent, &self.delivery(MessageDetails::default()))
+        else {
             return Ok(());
         };
         let message = self.message();

@@ -131,7 +131,8 @@ impl Posting<'_> {
         }
         let platform = self.bot.platform;
         let end = answer_end(job);
-        let is_cancelled_early = job.attempts() == 0 && matches!(end.outcome, AnswerOutcome::Cancelled { .. });
+        let is_cancelled_early =
+            job.attempts() == 0 && matches!(end.outcome, AnswerOutcome::Cancelled { .. });
         if is_cancelled_early {
             self.post_note(texts::cancelled(None, platform)).await;
             return Ok(AnswerStep::Done);

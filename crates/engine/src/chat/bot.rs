@@ -104,7 +104,13 @@ pub(super) async fn keep_connected(
 
 /// Waits, and returns whether a stop was requested.
 async fn stopped_within(stop: &mut watch::Receiver<bool>, wait: Duration) -> bool {
-    tokio::time::timeout(wait, stop.wait_for(|stop| *stop)).await.is_ok()
+    tokio::time::timeout(wait, stopped(stop)).await.is_ok()
+}
+
+/// Waits for the request to stop.
+pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Without a sender, nobody needs the bot any more.
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// Stays connected until a stop, the loss of the lease, or a refusal by the platform. Returns the wait before the next
@@ -128,7 +134,7 @@ async fn connect(context: &Arc<ChatContext>, bot: &Arc<Bot>, stop: &mut watch::R
                     REFUSED_RETRY_AFTER
                 }
             },
-            _ = stop.wait_for(|stop| *stop) => return Duration::ZERO,
+            () = stopped(stop) => return Duration::ZERO,
             _ = renew_at.tick() => match context.hold(bot).await {
                 Ok(true) => {}
                 Ok(false) => {
@@ -218,7 +224,7 @@ async fn receive_message(context: &ChatContext, bot: &Bot, message: ChatMessage)
 }
 
 /// Repeats a write until it succeeds, so that no event is lost while the store is away. The platform waits meanwhile.
-async fn retried<T, E: fmt::Display>(mut write: impl AsyncFnMut() -> Result<T, E>) -> bool {
+async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>>(mut write: impl FnMut() -> F) -> bool {
     let mut failures = 0;
     while let Err(error) = write().await {
         failures += 1;

@@ -23,8 +23,10 @@ pub(super) struct BotSettings {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectorError {
-    #[error("the environment variable {0} is not set; set it and restart the daemon, or add it to `.env` and reload the config")]
+pub(super) enum ConnectorError {
+    #[error(
+        "the environment variable {0} is not set; set it and restart the daemon, or add it to `.env` and reload the config"
+    )]
     NoToken(String),
     #[error(transparent)]
     Chat(#[from] ChatError),

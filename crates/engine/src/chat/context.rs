@@ -86,7 +86,8 @@ impl ChatContext {
         let agents = self.agents_of(bot);
         let schedules = agents.iter().flat_map(|(agent, _)| &agent.schedules);
         let of_chat = schedules.filter(|schedule| matches!(schedule.trigger, TriggerConfig::Chat { .. }));
-        let lateness = of_chat.filter_map(|schedule| schedule.timing.max_lateness.map(Interval::duration)).max();
+        let lateness =
+            of_chat.filter_map(|schedule| schedule.timing.max_lateness.map(Interval::duration)).max();
         lateness.unwrap_or(DEFAULT_LATENESS)
     }
 
@@ -143,7 +144,8 @@ impl ChatContext {
 
     /// Removes the records of bots that no agent of the config uses.
     pub(super) async fn drop_other_bots(&self) {
-        let used: Vec<String> = super::connectors::bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
+        let used: Vec<String> =
+            super::connectors::bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
         let dropped = async {
             for record in self.store().chat_bots().await? {
                 if !used.contains(&record.bot) && record.until <= self.now() {

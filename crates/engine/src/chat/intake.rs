@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::ChatMessage;
 use cowhand_core::chat::access::{ChatReception, reception};
 use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
-use cowhand_core::chat::ChatMessage;
 use cowhand_core::delivery::Message;
 use cowhand_core::roster::Agent;
 use futures_util::{StreamExt, stream};
@@ -63,9 +63,8 @@ enum Routed {
 
 /// Returns whether no agent of the bot answers the message, whatever conversation it belongs to.
 pub(super) fn is_ignored(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> bool {
-    let is_ignored = |(_, chat): &(Agent, PlatformChat)| {
-        matches!(reception(chat, message, true), ChatReception::Ignored)
-    };
+    let is_ignored =
+        |(_, chat): &(Agent, PlatformChat)| matches!(reception(chat, message, true), ChatReception::Ignored);
     message.author.is_self || context.agents_of(bot).iter().all(is_ignored)
 }
 
@@ -126,11 +125,7 @@ async fn handle_channel(
     Ok(())
 }
 
-async fn handle(
-    context: &ChatContext,
-    bot: &Bot,
-    received: &ReceivedChatMessage,
-) -> Result<(), HandleError> {
+async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage) -> Result<(), HandleError> {
     let message = &received.message;
     let addressee = match route(context, bot, message).await? {
         Routed::Ignored => return Ok(()),
@@ -170,7 +165,9 @@ async fn route(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> Resul
     }
     // Within a thread, the agent that has answered there continues.
     let index = addressed_by_name(&accepted, &message.text)
-        .or_else(|| accepted.iter().position(|one| one.conversation.is_begun && message.place.thread.is_some()))
+        .or_else(|| {
+            accepted.iter().position(|one| one.conversation.is_begun && message.place.thread.is_some())
+        })
         .unwrap_or(0);
     if index < accepted.len() {
         return Ok(Routed::To(Box::new(accepted.swap_remove(index))));

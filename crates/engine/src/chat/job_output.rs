@@ -269,10 +269,15 @@ impl Posting<'_> {
             let wait = match &error {
                 error if error.is_temporary() => wait_after(error, failures),
                 cowhand_chat::ChatError::Revoked { .. } => REVOKED_WAIT,
-                error => return warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}"),
+                error => {
+                    return warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
+                }
             };
             if failures == 1 {
-                warn!(bot = self.bot.key, channel, "cannot post a part of an answer now; it is tried again: {error}");
+                warn!(
+                    bot = self.bot.key,
+                    channel, "cannot post a part of an answer now; it is tried again: {error}"
+                );
             }
             tokio::time::sleep(wait).await;
             // The bot may have a new token.

@@ -84,7 +84,7 @@ async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
         }
         tokio::select! {
             () = tokio::time::sleep(CONFIG_CHECK_EVERY) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => break,
+            () = bot::stopped(&mut stopped) => break,
             Some(ended) = tasks.join_next() => panic::log_panic("a chat bot", ended),
         }
     }
@@ -113,9 +113,7 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks:
             continue;
         }
         let bot = match settings.connector() {
-            Ok(connector) => {
-                Arc::new(Bot::new(settings.key.clone(), settings.platform, connector, agents))
-            }
+            Ok(connector) => Arc::new(Bot::new(settings.key.clone(), settings.platform, connector, agents)),
             Err(error) => {
                 warn!(bot = settings.key, "the chat bot cannot be connected: {error}");
                 context.record_unusable(&settings, &agents, error.to_string()).await;

@@ -27,10 +27,18 @@ const SAME_REFUSAL_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug)]
 pub(super) enum Refusal {
     Access(RefusalReason),
-    RateReached { rate: MessageRate, until: Timestamp },
-    BudgetUsedUp { limit_usd: f64, until: Timestamp },
+    RateReached {
+        rate: MessageRate,
+        until: Timestamp,
+    },
+    BudgetUsedUp {
+        limit_usd: f64,
+        until: Timestamp,
+    },
     NoVoice,
-    VoiceFailed { reason: String },
+    VoiceFailed {
+        reason: String,
+    },
     /// The fleet does not accept the message, for example because the schedule is disabled.
     Fleet(Box<FleetError>),
 }

@@ -41,8 +41,11 @@ async fn post_note(context: &ChatContext, answer: &ChatAnswer) -> Result<(), Sto
     let waiting = store.jobs(filter, MAX_COUNTED_JOBS).await?;
     let Some(own) = waiting.iter().find(|waiting| *waiting.id() == job) else { return Ok(()) };
     let position = waiting.iter().filter(|waiting| waiting.created_at() <= own.created_at()).count();
-    let cancel =
-        Button { label: "Cancel".to_owned(), value: ButtonValue::Cancel(job).to_string(), style: ButtonStyle::Neutral };
+    let cancel = Button {
+        label: "Cancel".to_owned(),
+        value: ButtonValue::Cancel(job).to_string(),
+        style: ButtonStyle::Neutral,
+    };
     let reply = ChatReply {
         place: answer.origin.place.clone(),
         reply_to: Some(answer.origin.message.clone()),

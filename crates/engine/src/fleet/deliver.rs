@@ -123,14 +123,8 @@ impl Fleet {
         let confined = job.as_ref().and_then(Job::confined).map(str::to_owned);
         let context = FiringContext { confined, ..Delivery::Chat(message).firing_context(now) };
         let (schedule_of_firing, zone) = (Some(configured), &TimeZone::system());
-        let firing = Firing {
-            agent,
-            schedule: schedule_of_firing,
-            key,
-            due: None,
-            firing_context: &context,
-            zone,
-        };
+        let firing =
+            Firing { agent, schedule: schedule_of_firing, key, due: None, firing_context: &context, zone };
         let prompt = firing.job(None, now).prompt;
         loop {
             let edit = (context.clone(), prompt.clone());

@@ -6,8 +6,8 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use crate::chat::ChatPlatform;
-use crate::chat::settings::{AgentChat, BotConfig, PlatformChat};
 use crate::chat::prompt::CHAT_SCHEDULE;
+use crate::chat::settings::{AgentChat, BotConfig, PlatformChat};
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
 use crate::config::problem::{Problem, Problems, Severity};
