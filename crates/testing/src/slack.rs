@@ -3,7 +3,7 @@
 //! `tests/node/slack.mjs` drives the fake with Slack's own clients.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -108,7 +108,7 @@ pub struct FakeSlackState {
     pub scopes: BTreeSet<String>,
     /// False after the tokens were revoked.
     pub accepts_tokens: bool,
-    /// How long an envelope waits for its acknowledgement before it is sent again.
+    /// How long an envelope waits for its acknowledgement: then an event is sent again, and a command has failed.
     pub acknowledge_within: Duration,
     /// Address to which requests for the content of files are redirected.
     pub file_redirect: Option<String>,
@@ -136,7 +136,7 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn state(&self) -> MutexGuard<'_, FakeSlackState> {
-        self.state.lock().unwrap()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn notify(&self) {

@@ -129,7 +129,7 @@ async fn event_is_acknowledged_only_after_it_is_stored() {
     assert!(scene.events.try_recv().is_err(), "the next event waits for the reply");
     first.reply.send(EventReply::Stored).unwrap();
     let second = scene.receive().await;
-    scene.slack.wait_for("one acknowledgement", |_| Some(())).await;
+    scene.slack.wait_until_unacknowledged(1).await;
     second.reply.send(EventReply::Stored).unwrap();
     scene.slack.wait_until_acknowledged().await;
 }

@@ -1,5 +1,7 @@
 //! Slash commands and buttons.
 
+use std::time::Duration;
+
 use cowhand_chat::{Connector, EventReply};
 use cowhand_core::chat::ChatEvent;
 use cowhand_testing::slack::COMMAND_TIMED_OUT;
@@ -41,6 +43,7 @@ async fn late_answer_to_command_follows_at_the_response_url() {
 #[tokio::test]
 async fn command_without_reply_is_not_acknowledged() {
     let mut scene = Scene::start().await;
+    scene.slack.state().acknowledge_within = Duration::from_millis(200);
     let receive = async { drop(scene.events.recv().await.unwrap()) };
     let (text, ()) = tokio::join!(scene.slack.slash("U1", "C1", "/cowhand", "stop"), receive);
     assert_eq!(text, COMMAND_TIMED_OUT);

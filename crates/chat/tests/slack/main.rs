@@ -42,6 +42,8 @@ fn connector(api_url: &str) -> Arc<SlackConnector> {
 /// A fake with some people and channels.
 async fn workspace() -> FakeSlack {
     let slack = FakeSlack::start().await;
+    // No test depends on the speed of the machine.
+    slack.state().acknowledge_within = EVENT_LIMIT;
     slack.add_user("U1", "Ada");
     slack.add_user("U2", "Eve");
     slack.add_channel("C1", "general");

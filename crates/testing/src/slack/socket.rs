@@ -177,7 +177,11 @@ impl FakeSlack {
     }
 
     pub async fn wait_until_acknowledged(&self) {
-        self.wait_for("acknowledgements", |state| state.envelopes.is_empty().then_some(())).await;
+        self.wait_until_unacknowledged(0).await;
+    }
+
+    pub async fn wait_until_unacknowledged(&self, count: usize) {
+        self.wait_for("acknowledgements", |state| (state.envelopes.len() == count).then_some(())).await;
     }
 
     /// Announces the end of all connections. With `link_disabled` they end at once, otherwise as soon as another
