@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{interval, timeout};
 use tokio_websockets::{Message, ServerBuilder};
 
-use super::{FakeSlack, Workspace};
+use super::{FakeSlack, FakeSlackState, Workspace};
 
 const FAKE_PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of times that an event is sent again.
@@ -36,6 +36,8 @@ enum SocketFrame {
 /// Envelope that is not acknowledged.
 #[derive(Debug)]
 pub(crate) struct FakeEnvelope {
+    /// True as soon as a socket has received it.
+    is_sent: bool,
     acknowledged: Option<oneshot::Sender<Value>>,
     frame: Value,
 }
@@ -121,7 +123,7 @@ pub(crate) fn send_envelope(
         let id = state.next_id("envelope-");
         let frame = json!({ "envelope_id": id, "type": kind, "payload": payload,
             "accepts_response_payload": kind != "events_api" });
-        state.envelopes.insert(id.clone(), FakeEnvelope { acknowledged: Some(acknowledged), frame });
+        state.envelopes.insert(id.clone(), FakeEnvelope { is_sent: false, acknowledged: Some(acknowledged), frame });
         id
     };
     try_send(workspace, &id, 0);
@@ -155,9 +157,16 @@ fn try_send(workspace: &Workspace, id: &str, attempt: u32) {
         let socket = state.sockets.remove(place);
         let _ = socket.frames.send(SocketFrame::Text(frame.to_string()));
         state.sockets.push(socket);
+        state.envelopes.get_mut(id).unwrap().is_sent = true;
     }
     drop(state);
     workspace.notify();
+}
+
+impl FakeSlackState {
+    fn unacknowledged(&self) -> usize {
+        self.envelopes.values().filter(|envelope| envelope.is_sent).count()
+    }
 }
 
 impl FakeSlack {
@@ -169,7 +178,7 @@ impl FakeSlack {
     /// Returns the number of envelopes that were sent and not acknowledged. An event that was sent four times no longer
     /// counts.
     pub fn unacknowledged(&self) -> usize {
-        self.state().envelopes.len()
+        self.state().unacknowledged()
     }
 
     pub async fn wait_for_connections(&self, count: usize) {
@@ -181,7 +190,7 @@ impl FakeSlack {
     }
 
     pub async fn wait_until_unacknowledged(&self, count: usize) {
-        self.wait_for("acknowledgements", |state| (state.envelopes.len() == count).then_some(())).await;
+        self.wait_for("acknowledgements", |state| (state.unacknowledged() == count).then_some(())).await;
     }
 
     /// Announces the end of all connections. With `link_disabled` they end at once, otherwise as soon as another
