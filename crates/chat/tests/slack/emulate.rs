@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use cowhand_chat::slack::{SlackConnector, SlackSettings};
-use cowhand_chat::{ChatError, Connector, OutgoingFile};
+use cowhand_chat::{Connector, OutgoingFile};
 use cowhand_testing::slack::ALL_SCOPES;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -36,7 +36,9 @@ impl EmulatedSlack {
         std::fs::write(&file, seed.to_string()).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (file, number) = (file.to_str().unwrap(), port.to_string());
-        let arguments = ["start", "--service", "slack", "--port", &number, "--seed", file];
+        let base = format!("http://127.0.0.1:{port}");
+        let arguments =
+            ["start", "--service", "slack", "--port", &number, "--seed", file, "--base-url", &base];
         let mut server = node::start("node_modules/emulate/dist/index.js", &arguments);
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         let listening = async {
@@ -46,7 +48,7 @@ impl EmulatedSlack {
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         // Node closes idle connections, which may happen while a request is sent.
         let http = cowhand_system::http::client_builder().pool_max_idle_per_host(0).build().unwrap();
-        Self { url: format!("http://127.0.0.1:{port}/api/"), http, _server: server, _folder: folder }
+        Self { url: format!("{base}/api/"), http, _server: server, _folder: folder }
     }
 
     async fn ask(&self, method: &str, params: Value) -> Value {
@@ -59,9 +61,9 @@ impl EmulatedSlack {
     }
 }
 
-fn connector(emulate: &EmulatedSlack, token: &str) -> Arc<SlackConnector> {
+fn connector(emulate: &EmulatedSlack) -> Arc<SlackConnector> {
     let settings = SlackSettings {
-        bot_token: token.to_owned(),
+        bot_token: TOKEN.to_owned(),
         app_token: "xapp-none".to_owned(),
         api_url: Some(emulate.url.clone()),
     };
@@ -71,7 +73,7 @@ fn connector(emulate: &EmulatedSlack, token: &str) -> Arc<SlackConnector> {
 #[tokio::test]
 async fn emulated_web_api_accepts_the_calls() {
     let emulate = EmulatedSlack::start().await;
-    let slack = connector(&emulate, TOKEN);
+    let slack = connector(&emulate);
     let channels = emulate.ask("conversations.list", json!({})).await;
     let channels = channels["channels"].as_array().unwrap();
     let channel = channels.iter().find(|channel| channel["name"] == "reports").unwrap();
@@ -85,7 +87,7 @@ async fn emulated_web_api_accepts_the_calls() {
     let posted = slack.post(&answer).await.unwrap();
     assert!(!posted.is_repeated);
     // Another process finds the text by its key, and the file by its id.
-    let again = connector(&emulate, TOKEN).post(&answer).await.unwrap();
+    let again = connector(&emulate).post(&answer).await.unwrap();
     assert_eq!((again.id.as_str(), again.is_repeated), (posted.id.as_str(), true));
 
     slack.edit(&thread, &posted.id, "edited", &[]).await.unwrap();
@@ -107,6 +109,4 @@ async fn emulated_web_api_accepts_the_calls() {
 
     let error = slack.post(&post(place("C0", None), "a2", "x")).await.unwrap_err();
     assert!(error.to_string().contains("chat.postMessage: channel_not_found"), "{error}");
-    let error = connector(&emulate, "xoxb-wrong").post(&post(place(channel, None), "a3", "x")).await;
-    assert!(matches!(error, Err(ChatError::Revoked { .. } | ChatError::Refused { .. })), "{error:?}");
 }

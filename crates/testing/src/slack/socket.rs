@@ -181,8 +181,13 @@ impl FakeSlack {
         self.state().unacknowledged()
     }
 
+    /// Waits until this number of sockets is open, and the end of none of them was announced.
     pub async fn wait_for_connections(&self, count: usize) {
-        self.wait_for("connections", |state| (state.sockets.len() == count).then_some(())).await;
+        let is_reached = |state: &mut FakeSlackState| {
+            let is_staying = state.sockets.iter().all(|socket| !socket.is_leaving);
+            (is_staying && state.sockets.len() == count).then_some(())
+        };
+        self.wait_for("connections", is_reached).await;
     }
 
     pub async fn wait_until_acknowledged(&self) {
