@@ -124,7 +124,7 @@ pub struct FakeSlackState {
     last_number: u64,
 }
 
-pub(crate) struct Workspace {
+pub(crate) struct FakeWorkspace {
     state: Mutex<FakeSlackState>,
     /// Changes whenever the state may have changed.
     changed: watch::Sender<u64>,
@@ -134,7 +134,7 @@ pub(crate) struct Workspace {
     socket_base: String,
 }
 
-impl Workspace {
+impl FakeWorkspace {
     pub(crate) fn state(&self) -> MutexGuard<'_, FakeSlackState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,7 +202,7 @@ impl FakeSlackState {
 }
 
 pub struct FakeSlack {
-    workspace: Arc<Workspace>,
+    workspace: Arc<FakeWorkspace>,
     servers: Vec<JoinHandle<()>>,
 }
 
@@ -225,7 +225,7 @@ impl FakeSlack {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let workspace = Arc::new(Workspace {
+        let workspace = Arc::new(FakeWorkspace {
             state: Mutex::new(FakeSlackState::new()),
             changed: watch::Sender::new(0),
             base: format!("http://{}", listener.local_addr().unwrap()),
@@ -336,11 +336,7 @@ impl FakeSlack {
     }
 
     /// Waits until `look` returns a value. Panics after two minutes.
-    pub async fn wait_for<T>(
-        &self,
-        what: &str,
-        mut look: impl FnMut(&mut FakeSlackState) -> Option<T>,
-    ) -> T {
+    pub async fn wait_for<T>(&self, what: &str, mut look: impl FnMut(&mut FakeSlackState) -> Option<T>) -> T {
         let mut changes = self.workspace.changed.subscribe();
         let looking = async {
             loop {

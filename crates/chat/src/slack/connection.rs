@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::SlackConnector;
-use super::api::{CallError, Repeat, TokenKind};
+use super::api::{CallError, CallRepeat, TokenKind};
 use super::dispatch::Incoming;
 use super::socket::{SocketEnd, open, serve};
 use crate::{ChatError, ConnectionEnd, ConnectionState, ReceivedEvent};
@@ -32,7 +32,8 @@ const REFUSING_CODES: [&str; 8] = [
     "org_login_required",
     "team_access_not_granted",
 ];
-pub(super) const SOCKET_MODE_ADVICE: &str = "Socket Mode is disabled: enable it in the settings of the Slack app";
+pub(super) const SOCKET_MODE_ADVICE: &str =
+    "Socket Mode is disabled: enable it in the settings of the Slack app";
 
 impl SlackConnector {
     pub(super) async fn run_connection(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
@@ -94,7 +95,7 @@ impl SlackConnector {
     ) -> Result<oneshot::Receiver<SocketEnd>, ConnectError> {
         let identity = self.read_identity().await?;
         let opened =
-            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), Repeat::Always).await;
+            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), CallRepeat::Always).await;
         let opened = opened.map_err(ConnectError::of_app_token)?.body;
         let url = opened["url"].as_str().unwrap_or_default();
         let stream = open(url).await.map_err(ConnectError::Ended)?;
@@ -116,7 +117,9 @@ fn refused(reason: String) -> ConnectionEnd {
 
 enum ConnectError {
     /// Slack refuses the app for good.
-    Refused { reason: String },
+    Refused {
+        reason: String,
+    },
     Ended(SocketEnd),
 }
 

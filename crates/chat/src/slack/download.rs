@@ -27,10 +27,13 @@ impl SlackApi {
         }
         let mut response = self.open_file(url).await?;
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if content_type.is_some_and(|kind| kind.starts_with("text/html")) && attachment.media_type != "text/html"
+        if content_type.is_some_and(|kind| kind.starts_with("text/html"))
+            && attachment.media_type != "text/html"
         {
             // Slack answers with its login page instead of an error.
-            return Err(refused("Slack shows a login page instead of the file; the scope files:read is missing"));
+            return Err(refused(
+                "Slack shows a login page instead of the file; the scope files:read is missing",
+            ));
         }
         if response.content_length().is_some_and(|length| length > limit) {
             return Err(ChatError::TooLarge { limit });
@@ -53,7 +56,8 @@ impl SlackApi {
             if redirects == 0 {
                 request = request.header(AUTHORIZATION, &self.bot_authorization);
             }
-            let response = request.send().await.map_err(|error| ChatError::from(transport_error("the file", error)))?;
+            let response =
+                request.send().await.map_err(|error| ChatError::from(transport_error("the file", error)))?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
@@ -69,7 +73,8 @@ impl SlackApi {
             let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok());
             let target = target.and_then(|target| url.join(target).ok());
             let target = target.filter(|target| target.scheme() == "https" || self.is_own(target));
-            url = target.ok_or_else(|| refused("the file is redirected to an address that is not allowed"))?;
+            url =
+                target.ok_or_else(|| refused("the file is redirected to an address that is not allowed"))?;
         }
         Err(refused("the file is redirected too often"))
     }

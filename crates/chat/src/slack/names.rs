@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::api::{Repeat, SlackApi};
+use super::api::{CallRepeat, SlackApi};
 
 /// How long a name is used before Slack is asked again.
 const NAME_LIFE: Duration = Duration::from_hours(1);
@@ -40,7 +40,7 @@ impl UserNames {
             return (cached.name, cached.is_bot);
         }
         let params = vec![("user", user.to_owned())];
-        let found = self.api.call("users.info", &params, Repeat::Never).await;
+        let found = self.api.call("users.info", &params, CallRepeat::Never).await;
         let (name, is_bot, life) = match found {
             Ok(answer) => {
                 let name = name_in(&answer["user"]).unwrap_or(user).to_owned();

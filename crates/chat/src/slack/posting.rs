@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::SlackConnector;
-use super::api::{CallError, Params, Repeat};
+use super::api::{CallError, CallRepeat, MethodParams};
 use super::emoji::emoji_name;
 use super::sections::blocks;
 use super::timestamp::{split_id, ts_of};
@@ -23,8 +23,7 @@ const FIRST_TRY_AGE: SignedDuration = SignedDuration::from_secs(2);
 /// Possible difference between the clocks of this machine and of Slack.
 const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(2);
 const MAX_POST_TRIES: u32 = 4;
-const POST_WAITS: Backoff =
-    Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
+const POST_WAITS: Backoff = Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
 /// Number of messages on a page of the lookup.
 const LOOKUP_PAGE: usize = 200;
 const MAX_LOOKUP_PAGES: usize = 20;
@@ -77,7 +76,11 @@ impl SlackConnector {
                 Some(ids) => ids,
                 None => self.upload_files(post).await?,
             };
-            match self.api.call("chat.postMessage", &message_params(post, &ids), Repeat::IfNotExecuted).await {
+            match self
+                .api
+                .call("chat.postMessage", &message_params(post, &ids), CallRepeat::IfNotExecuted)
+                .await
+            {
                 Ok(answer) => {
                     let ts = answer["ts"].as_str().unwrap_or_default().to_owned();
                     return Ok(PostedText { ts, files: ids, is_repeated: false });
@@ -103,7 +106,10 @@ impl SlackConnector {
                 Ok(page) => page,
                 // A bot may be allowed to answer where it may not read.
                 Err(error) if matches!(error.code(), Some("missing_scope" | "not_in_channel")) => {
-                    tracing::warn!("an earlier post cannot be looked up on Slack: {}", ChatError::from(error));
+                    tracing::warn!(
+                        "an earlier post cannot be looked up on Slack: {}",
+                        ChatError::from(error)
+                    );
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
@@ -139,15 +145,20 @@ impl SlackConnector {
         params.push(("ts", ts.to_owned()));
         // Without blocks, Slack keeps those that the message has.
         params.push(("blocks", blocks(text, buttons).to_string()));
-        self.api.call("chat.update", &params, Repeat::Always).await?;
+        self.api.call("chat.update", &params, CallRepeat::Always).await?;
         Ok(())
     }
 
     /// Records other files in the metadata of a post.
-    pub(super) async fn record_files(&self, post: &Post, ts: &str, files: &[String]) -> Result<(), ChatError> {
+    pub(super) async fn record_files(
+        &self,
+        post: &Post,
+        ts: &str,
+        files: &[String],
+    ) -> Result<(), ChatError> {
         let mut params = message_params(post, files);
         params.push(("ts", ts.to_owned()));
-        self.api.call("chat.update", &params, Repeat::Always).await?;
+        self.api.call("chat.update", &params, CallRepeat::Always).await?;
         Ok(())
     }
 
@@ -164,21 +175,23 @@ impl SlackConnector {
             ("name", emoji_name(emoji).to_owned()),
         ];
         let method = if is_added { "reactions.add" } else { "reactions.remove" };
-        match self.api.call(method, &params, Repeat::Always).await {
-            Err(error) if !matches!(error.code(), Some("already_reacted" | "no_reaction")) => Err(error.into()),
+        match self.api.call(method, &params, CallRepeat::Always).await {
+            Err(error) if !matches!(error.code(), Some("already_reacted" | "no_reaction")) => {
+                Err(error.into())
+            }
             Ok(_) | Err(_) => Ok(()),
         }
     }
 }
 
-fn text_params(channel: &str, text: &str) -> Params {
+fn text_params(channel: &str, text: &str) -> MethodParams {
     let fixed = [("parse", "none"), ("link_names", "false"), ("mrkdwn", "true")];
-    let mut params: Params = fixed.map(|(name, value)| (name, value.to_owned())).to_vec();
+    let mut params: MethodParams = fixed.map(|(name, value)| (name, value.to_owned())).to_vec();
     params.extend([("channel", channel.to_owned()), ("text", text.to_owned())]);
     params
 }
 
-fn message_params(post: &Post, files: &[String]) -> Params {
+fn message_params(post: &Post, files: &[String]) -> MethodParams {
     let names = || post.files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", ");
     let text = if post.text.trim().is_empty() { names() } else { post.text.clone() };
     let mut payload = json!({ "key": post.key });

@@ -39,16 +39,12 @@ pub(super) async fn respond(
     mut reply: oneshot::Receiver<EventReply>,
 ) {
     let Interaction { acknowledgement, response_url, shows_payload } = interaction;
-    let reply = match timeout(TEXT_DEADLINE, &mut reply).await {
-        Ok(reply) => reply,
-        Err(_) => {
-            acknowledgement.send(None);
-            match timeout(RESPONSE_URL_LIFE, reply).await {
-                Ok(Ok(EventReply::Text(text))) => send_text(&api, response_url, &text).await,
-                Ok(Ok(EventReply::Stored) | Err(_)) | Err(_) => {}
-            }
-            return;
+    let Ok(reply) = timeout(TEXT_DEADLINE, &mut reply).await else {
+        acknowledgement.send(None);
+        if let Ok(Ok(EventReply::Text(text))) = timeout(RESPONSE_URL_LIFE, reply).await {
+            send_text(&api, response_url, &text).await;
         }
+        return;
     };
     match reply {
         Ok(EventReply::Stored) => {
@@ -68,8 +64,7 @@ pub(super) async fn respond(
 /// Sends a text that only the user sees. The URL is secret and needs no token.
 async fn send_text(api: &SlackApi, response_url: Option<String>, text: &str) {
     let Some(url) = response_url else { return };
-    let body =
-        json!({ "response_type": "ephemeral", "replace_original": false, "text": text }).to_string();
+    let body = json!({ "response_type": "ephemeral", "replace_original": false, "text": text }).to_string();
     for failures in 1..=MAX_RESPONSE_TRIES {
         let request = api.http.post(&url).timeout(RESPONSE_TIMEOUT);
         let request = request.header(CONTENT_TYPE, "application/json").body(body.clone());

@@ -20,9 +20,7 @@ pub(super) fn blocks(text: &str, buttons: &[Button]) -> Value {
     if buttons.is_empty() {
         return json!([]);
     }
-    let section = |text: String| {
-        json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } })
-    };
+    let section = |text: String| json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } });
     let mut blocks: Vec<Value> = split(text).into_iter().map(section).take(MAX_BLOCKS - 1).collect();
     let elements: Vec<Value> = buttons.iter().take(MAX_BUTTONS).enumerate().map(element).collect();
     blocks.push(json!({ "type": "actions", "elements": elements }));

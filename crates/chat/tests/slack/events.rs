@@ -16,10 +16,7 @@ async fn mention_in_channel_is_one_message_with_readable_text() {
     );
     let message = scene.next_message().await;
     assert_eq!(message.id, format!("C1:{ts}"));
-    assert_eq!(
-        message.text,
-        "ask @Eve in #random about the docs (https://a.example/?a=1&b=2) & <code>"
-    );
+    assert_eq!(message.text, "ask @Eve in #random about the docs (https://a.example/?a=1&b=2) & <code>");
     assert!(message.mentions_bot && !message.place.is_direct && message.attachments.is_empty());
     assert_eq!((message.place.channel.as_str(), message.place.thread.as_deref()), ("C1", None));
     assert_eq!(message.place.space.as_deref(), Some("T1"));
@@ -101,7 +98,9 @@ async fn edits_and_deletions_are_passed_on_and_previews_are_not() {
 async fn notices_and_unknown_events_are_acknowledged_and_not_passed_on() {
     let mut scene = Scene::start().await;
     scene.slack.notice("C1", "U2", "channel_join");
-    scene.slack.send_event("C1", json!({ "subtype": "channel_topic", "user": "U2", "ts": "1.2", "text": "x" }));
+    scene
+        .slack
+        .send_event("C1", json!({ "subtype": "channel_topic", "user": "U2", "ts": "1.2", "text": "x" }));
     scene.slack.send_event("C1", json!({ "subtype": "message_changed" }));
     scene.slack.say("C1", "U1", "hello");
     assert_eq!(scene.next_message().await.text, "hello");

@@ -16,7 +16,8 @@ async fn command_is_answered_in_its_acknowledgement() {
         received.reply.send(EventReply::Text("All is well.".to_owned())).unwrap();
         received.event
     };
-    let (text, event) = tokio::join!(scene.slack.slash("U1", "C1", "/cowhand", "status &lt;now&gt;"), receive);
+    let (text, event) =
+        tokio::join!(scene.slack.slash("U1", "C1", "/cowhand", "status &lt;now&gt;"), receive);
     let ChatEvent::Command(call) = event else { panic!("not a command: {event:?}") };
     assert_eq!((call.name.as_str(), call.argument.as_str()), ("cowhand", "status <now>"));
     assert_eq!((call.user.id.as_str(), call.user.name.as_str()), ("U1", "Ada"));
@@ -78,7 +79,10 @@ async fn buttons_are_pressed_and_answered() {
     let received = scene.receive().await;
     let ChatEvent::Button(press) = received.event else { panic!("not a press") };
     assert_eq!((press.value.as_str(), press.message.as_str()), ("ask-1:allow", id.as_str()));
-    assert_eq!((press.user.name.as_str(), &press.place, press.id.as_str()), ("Ada", &place, trigger.as_str()));
+    assert_eq!(
+        (press.user.name.as_str(), &press.place, press.id.as_str()),
+        ("Ada", &place, trigger.as_str())
+    );
     received.reply.send(EventReply::Text("Allowed.".to_owned())).unwrap();
     assert_eq!(scene.slack.wait_for_answer(&trigger).await, "Allowed.");
     scene.slack.wait_until_acknowledged().await;

@@ -73,7 +73,9 @@ impl Scene {
             async move { connector.run(sender).await }
         });
         let mut scene = Self { slack, connector, events, run };
-        assert!(matches!(scene.next().await, ChatEvent::Connected(bot) if bot.id == "UBOT" && bot.name == "cowhand"));
+        assert!(
+            matches!(scene.next().await, ChatEvent::Connected(bot) if bot.id == "UBOT" && bot.name == "cowhand")
+        );
         scene.slack.wait_for_connections(1).await;
         scene
     }
@@ -124,10 +126,10 @@ fn post(place: ChatPlace, key: &str, text: &str) -> Post {
 }
 
 fn buttons() -> Vec<Button> {
-    let button = |label: &str, value: &str, style| Button {
-        label: label.to_owned(),
-        value: value.to_owned(),
-        style,
-    };
-    vec![button("Allow", "ask-1:allow", ButtonStyle::Approve), button("Deny", "ask-1:deny", ButtonStyle::Deny)]
+    let button =
+        |label: &str, value: &str, style| Button { label: label.to_owned(), value: value.to_owned(), style };
+    vec![
+        button("Allow", "ask-1:allow", ButtonStyle::Approve),
+        button("Deny", "ask-1:deny", ButtonStyle::Deny),
+    ]
 }

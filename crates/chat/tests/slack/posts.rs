@@ -17,7 +17,8 @@ async fn post_is_in_its_thread_with_its_key() {
     let slack = workspace().await;
     let connector = connector(&slack.url());
     let parent = slack.say("C1", "U1", "question");
-    let posted = connector.post(&post(place("C1", Some(&parent)), "a1", "*answer* &amp; `code`")).await.unwrap();
+    let posted =
+        connector.post(&post(place("C1", Some(&parent)), "a1", "*answer* &amp; `code`")).await.unwrap();
     assert!(!posted.is_repeated);
     let message = slack.thread("C1", &parent).pop().unwrap();
     assert_eq!(format!("C1:{}", message["ts"].as_str().unwrap()), posted.id);

@@ -28,7 +28,14 @@ async fn check_names_what_is_missing() {
     let slack = workspace().await;
     let good = connector(&slack.url());
     assert!(problems(&good).await.is_empty());
-    slack.scopes(&["app_mentions:read", "chat:write", "channels:history", "im:history", "users:read", "files:read"]);
+    slack.scopes(&[
+        "app_mentions:read",
+        "chat:write",
+        "channels:history",
+        "im:history",
+        "users:read",
+        "files:read",
+    ]);
     let missing = problems(&good).await;
     assert_eq!(missing.len(), 3, "{missing:#?}");
     for (problem, scope) in missing.iter().zip(["groups:history", "reactions:write", "files:write"]) {

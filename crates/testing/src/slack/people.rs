@@ -28,8 +28,7 @@ impl FakeSlack {
 
     /// Lets another app write.
     pub fn say_as_bot(&self, channel: &str, bot: &str, text: &str) -> String {
-        let message =
-            json!({ "subtype": "bot_message", "bot_id": bot, "username": format!("App {bot}"), "text": text });
+        let message = json!({ "subtype": "bot_message", "bot_id": bot, "username": format!("App {bot}"), "text": text });
         add_message(&self.workspace, channel, message)
     }
 
@@ -121,7 +120,7 @@ impl FakeSlack {
             "response_url": self.response_url(&trigger),
             "actions": [{ "type": "button", "block_id": "b", "action_id": "a", "value": value }],
         });
-        drop(send_envelope(&self.workspace, "interactive", payload));
+        drop(send_envelope(&self.workspace, "interactive", &payload));
         trigger
     }
 
@@ -159,7 +158,7 @@ impl FakeSlack {
             "command": command, "text": text, "team_id": TEAM, "channel_id": channel, "user_id": user,
             "trigger_id": trigger, "response_url": self.response_url(&trigger), "api_app_id": "A1",
         });
-        let acknowledged = send_envelope(&self.workspace, "slash_commands", payload);
+        let acknowledged = send_envelope(&self.workspace, "slash_commands", &payload);
         (trigger, acknowledged)
     }
 

@@ -1,4 +1,4 @@
-//! Socket Mode: WebSockets, envelopes, acknowledgements and redelivery.
+//! Socket Mode: sockets, envelopes, acknowledgements and redelivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{interval, timeout};
 use tokio_websockets::{Message, ServerBuilder};
 
-use super::{FakeSlack, FakeSlackState, Workspace};
+use super::{FakeSlack, FakeSlackState, FakeWorkspace};
 
 const FAKE_PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of times that an event is sent again.
@@ -42,14 +42,14 @@ pub(crate) struct FakeEnvelope {
     frame: Value,
 }
 
-pub(crate) async fn serve(workspace: Arc<Workspace>, listener: TcpListener) {
+pub(crate) async fn serve(workspace: Arc<FakeWorkspace>, listener: TcpListener) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         tokio::spawn(serve_socket(Arc::clone(&workspace), stream));
     }
 }
 
-async fn serve_socket(workspace: Arc<Workspace>, stream: TcpStream) {
+async fn serve_socket(workspace: Arc<FakeWorkspace>, stream: TcpStream) {
     let Ok((request, mut socket)) = ServerBuilder::new().accept(stream).await else { return };
     let ticket = request.uri().query().unwrap_or_default().trim_start_matches("ticket=").to_owned();
     let (frames, mut outgoing) = mpsc::unbounded_channel();
@@ -100,7 +100,7 @@ async fn serve_socket(workspace: Arc<Workspace>, stream: TcpStream) {
     workspace.notify();
 }
 
-fn acknowledge(workspace: &Workspace, text: &str) {
+fn acknowledge(workspace: &FakeWorkspace, text: &str) {
     let Ok(mut frame) = serde_json::from_str::<Value>(text) else { return };
     let id = frame["envelope_id"].as_str().unwrap_or_default();
     let envelope = workspace.state().envelopes.remove(id);
@@ -113,9 +113,9 @@ fn acknowledge(workspace: &Workspace, text: &str) {
 /// Sends an envelope to one of the sockets. Events are sent again if they are not acknowledged in time; commands and
 /// presses are not. Returns the receiver of the payload of the acknowledgement.
 pub(crate) fn send_envelope(
-    workspace: &Arc<Workspace>,
+    workspace: &Arc<FakeWorkspace>,
     kind: &str,
-    payload: Value,
+    payload: &Value,
 ) -> oneshot::Receiver<Value> {
     let (acknowledged, receiver) = oneshot::channel();
     let id = {
@@ -123,7 +123,9 @@ pub(crate) fn send_envelope(
         let id = state.next_id("envelope-");
         let frame = json!({ "envelope_id": id, "type": kind, "payload": payload,
             "accepts_response_payload": kind != "events_api" });
-        state.envelopes.insert(id.clone(), FakeEnvelope { is_sent: false, acknowledged: Some(acknowledged), frame });
+        state
+            .envelopes
+            .insert(id.clone(), FakeEnvelope { is_sent: false, acknowledged: Some(acknowledged), frame });
         id
     };
     try_send(workspace, &id, 0);
@@ -144,7 +146,7 @@ pub(crate) fn send_envelope(
     receiver
 }
 
-fn try_send(workspace: &Workspace, id: &str, attempt: u32) {
+fn try_send(workspace: &FakeWorkspace, id: &str, attempt: u32) {
     let mut state = workspace.state();
     let Some(envelope) = state.envelopes.get(id) else { return };
     let mut frame = envelope.frame.clone();
