@@ -75,7 +75,11 @@ impl SlackConnector {
                 SocketEnd::Disabled => return refused(SOCKET_MODE_ADVICE.to_owned()),
                 // The old connection is served until Slack closes it.
                 SocketEnd::Refresh if failures <= 1 => Duration::ZERO,
-                SocketEnd::Refresh => RECONNECT_WAITS.pause_after(failures - 1),
+                SocketEnd::Refresh => {
+                    let problem = Some("Slack ends each connection at once".to_owned());
+                    self.state.send_replace(ConnectionState::Connecting { problem });
+                    RECONNECT_WAITS.pause_after(failures - 1)
+                }
                 SocketEnd::Lost { reason } => {
                     tracing::info!("the connection to Slack is lost: {reason}");
                     self.state.send_replace(ConnectionState::Connecting { problem: Some(reason) });

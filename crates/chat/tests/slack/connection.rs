@@ -48,6 +48,18 @@ async fn lost_connection_is_opened_again() {
 }
 
 #[tokio::test]
+async fn silent_connection_counts_as_lost() {
+    let mut scene = Scene::start().await;
+    scene.slack.freeze_connections();
+    // The clock advances by itself when every task waits.
+    tokio::time::pause();
+    scene.wait_for_state(|state| !is_connected(state)).await;
+    tokio::time::resume();
+    assert!(matches!(scene.next().await, ChatEvent::Connected(_)));
+    scene.slack.wait_for_connections(1).await;
+}
+
+#[tokio::test]
 async fn revoked_token_ends_the_connection() {
     let scene = Scene::start().await;
     scene.slack.revoke_tokens();

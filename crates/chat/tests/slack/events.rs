@@ -34,11 +34,12 @@ async fn mention_in_channel_is_one_message_with_readable_text() {
 #[tokio::test]
 async fn mention_in_private_channel_arrives_without_history_scope() {
     let mut scene = Scene::start().await;
-    scene.slack.scopes(&["app_mentions:read", "chat:write", "users:read"]);
+    scene.slack.scopes(&["app_mentions:read", "chat:write"]);
     scene.slack.say("G1", "U1", "unseen");
     scene.slack.say("G1", "U1", "<@UBOT> seen");
     let message = scene.next_message().await;
     assert_eq!((message.text.as_str(), message.mentions_bot), ("seen", true));
+    assert_eq!((message.author.id.as_str(), message.author.name.as_str()), ("U1", "U1"));
 }
 
 #[tokio::test]

@@ -31,6 +31,8 @@ enum SocketFrame {
     Close,
     /// Ends the TCP connection.
     Drop,
+    /// Keeps the TCP connection open, and neither reads nor writes.
+    Freeze,
 }
 
 /// Envelope that is not acknowledged.
@@ -79,6 +81,7 @@ async fn serve_socket(workspace: Arc<FakeWorkspace>, stream: TcpStream) {
                     let _ = timeout(Duration::from_secs(5), socket.close()).await;
                     false
                 }
+                Some(SocketFrame::Freeze) => std::future::pending().await,
                 Some(SocketFrame::Drop) | None => false,
             },
             message = socket.next() => match message {
@@ -210,6 +213,13 @@ impl FakeSlack {
             if reason == "link_disabled" {
                 let _ = socket.frames.send(SocketFrame::Close);
             }
+        }
+    }
+
+    /// Stops all sockets without closing them, as a network that loses all packets does. They no longer count.
+    pub fn freeze_connections(&self) {
+        for socket in self.state().sockets.drain(..) {
+            let _ = socket.frames.send(SocketFrame::Freeze);
         }
     }
 
