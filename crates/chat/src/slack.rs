@@ -37,7 +37,7 @@ use api::SlackApi;
 use event::RecentMessages;
 use identity::SlackIdentity;
 use names::UserNames;
-use pace::Pace;
+use pace::PostPace;
 
 /// Name of the platform in errors.
 const PLATFORM: &str = "Slack";
@@ -66,7 +66,7 @@ impl fmt::Debug for SlackSettings {
 pub struct SlackConnector {
     api: Arc<SlackApi>,
     names: UserNames,
-    pace: Pace,
+    pace: PostPace,
     state: watch::Sender<ConnectionState>,
     identity: Mutex<Option<Arc<SlackIdentity>>>,
     recent: Mutex<RecentMessages>,
@@ -91,7 +91,7 @@ impl SlackConnector {
         Ok(Self {
             names: UserNames::new(Arc::clone(&api)),
             api,
-            pace: Pace::default(),
+            pace: PostPace::default(),
             state: watch::Sender::new(ConnectionState::Connecting { problem: None }),
             identity: Mutex::new(None),
             recent: Mutex::new(RecentMessages::default()),

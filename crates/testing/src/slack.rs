@@ -3,7 +3,7 @@
 //! `tests/node/slack.mjs` drives the fake with Slack's own clients.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -108,7 +108,7 @@ pub struct FakeSlackState {
     pub scopes: BTreeSet<String>,
     /// False after the tokens were revoked.
     pub accepts_tokens: bool,
-    /// How long an envelope waits for its acknowledgement before it is sent again.
+    /// How long an envelope waits for its acknowledgement: then an event is sent again, and a command has failed.
     pub acknowledge_within: Duration,
     /// Address to which requests for the content of files are redirected.
     pub file_redirect: Option<String>,
@@ -124,7 +124,7 @@ pub struct FakeSlackState {
     last_number: u64,
 }
 
-pub(crate) struct Workspace {
+pub(crate) struct FakeWorkspace {
     state: Mutex<FakeSlackState>,
     /// Changes whenever the state may have changed.
     changed: watch::Sender<u64>,
@@ -134,9 +134,9 @@ pub(crate) struct Workspace {
     socket_base: String,
 }
 
-impl Workspace {
+impl FakeWorkspace {
     pub(crate) fn state(&self) -> MutexGuard<'_, FakeSlackState> {
-        self.state.lock().unwrap()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn notify(&self) {
@@ -202,7 +202,7 @@ impl FakeSlackState {
 }
 
 pub struct FakeSlack {
-    workspace: Arc<Workspace>,
+    workspace: Arc<FakeWorkspace>,
     servers: Vec<JoinHandle<()>>,
 }
 
@@ -225,7 +225,7 @@ impl FakeSlack {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let workspace = Arc::new(Workspace {
+        let workspace = Arc::new(FakeWorkspace {
             state: Mutex::new(FakeSlackState::new()),
             changed: watch::Sender::new(0),
             base: format!("http://{}", listener.local_addr().unwrap()),

@@ -44,7 +44,7 @@ pub(super) enum TokenKind {
 
 /// When a request is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum CallRepeat {
     /// After temporary errors and rate limits: a second execution has no further effect.
     Always,
     /// Only if Slack has certainly not executed it.
@@ -106,7 +106,7 @@ impl From<CallError> for ChatError {
 }
 
 /// Parameters of a request.
-pub(super) type Params = Vec<(&'static str, String)>;
+pub(super) type MethodParams = Vec<(&'static str, String)>;
 
 /// Answer of Slack with `ok: true`.
 pub(super) struct SlackAnswer {
@@ -149,8 +149,8 @@ impl SlackApi {
     pub(super) async fn call(
         &self,
         method: &'static str,
-        params: &Params,
-        repeat: Repeat,
+        params: &MethodParams,
+        repeat: CallRepeat,
     ) -> Result<Value, CallError> {
         self.call_as(TokenKind::Bot, method, params, repeat).await.map(|answer| answer.body)
     }
@@ -159,8 +159,8 @@ impl SlackApi {
         &self,
         token: TokenKind,
         method: &'static str,
-        params: &Params,
-        repeat: Repeat,
+        params: &MethodParams,
+        repeat: CallRepeat,
     ) -> Result<SlackAnswer, CallError> {
         let (mut failures, mut waited) = (0, Duration::ZERO);
         loop {
@@ -172,7 +172,7 @@ impl SlackApi {
                 self.revoked.send_replace(error.code().map(str::to_owned));
             }
             let wait = match &error {
-                _ if repeat == Repeat::Never => return Err(error),
+                _ if repeat == CallRepeat::Never => return Err(error),
                 CallError::Code { .. } => return Err(error),
                 CallError::RateLimited { retry_after } => {
                     waited += *retry_after;
@@ -181,7 +181,7 @@ impl SlackApi {
                     }
                     *retry_after
                 }
-                CallError::Unknown { .. } if repeat != Repeat::Always => return Err(error),
+                CallError::Unknown { .. } if repeat != CallRepeat::Always => return Err(error),
                 CallError::Unknown { .. } | CallError::NotSent { .. } => {
                     failures += 1;
                     if failures >= MAX_TRIES {
@@ -198,7 +198,7 @@ impl SlackApi {
         &self,
         token: TokenKind,
         method: &'static str,
-        params: &Params,
+        params: &MethodParams,
     ) -> Result<SlackAnswer, CallError> {
         let url = self.base.join(method).map_err(|error| CallError::NotSent { reason: error.to_string() })?;
         let authorization = match token {
@@ -257,7 +257,7 @@ fn retry_after(headers: &HeaderMap) -> Duration {
 }
 
 /// Encodes parameters as a form. Every method accepts forms, but only some accept JSON.
-fn form(params: &Params) -> String {
+fn form(params: &MethodParams) -> String {
     let Ok(mut url) = Url::parse("form:/") else { return String::new() };
     url.query_pairs_mut().extend_pairs(params);
     url.query().unwrap_or_default().to_owned()

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::SlackConnector;
-use super::api::{CallError, Repeat, TokenKind};
+use super::api::{CallError, CallRepeat, TokenKind};
 use super::dispatch::Incoming;
 use super::socket::{SocketEnd, open, serve};
 use crate::{ChatError, ConnectionEnd, ConnectionState, ReceivedEvent};
@@ -75,7 +75,11 @@ impl SlackConnector {
                 SocketEnd::Disabled => return refused(SOCKET_MODE_ADVICE.to_owned()),
                 // The old connection is served until Slack closes it.
                 SocketEnd::Refresh if failures <= 1 => Duration::ZERO,
-                SocketEnd::Refresh => RECONNECT_WAITS.pause_after(failures - 1),
+                SocketEnd::Refresh => {
+                    let problem = Some("Slack ends each connection at once".to_owned());
+                    self.state.send_replace(ConnectionState::Connecting { problem });
+                    RECONNECT_WAITS.pause_after(failures - 1)
+                }
                 SocketEnd::Lost { reason } => {
                     tracing::info!("the connection to Slack is lost: {reason}");
                     self.state.send_replace(ConnectionState::Connecting { problem: Some(reason) });
@@ -95,7 +99,7 @@ impl SlackConnector {
     ) -> Result<oneshot::Receiver<SocketEnd>, ConnectError> {
         let identity = self.read_identity().await?;
         let opened =
-            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), Repeat::Always).await;
+            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), CallRepeat::Always).await;
         let opened = opened.map_err(ConnectError::of_app_token)?.body;
         let url = opened["url"].as_str().unwrap_or_default();
         let stream = open(url).await.map_err(ConnectError::Ended)?;

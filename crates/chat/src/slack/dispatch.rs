@@ -80,14 +80,12 @@ impl SlackConnector {
             EnvelopeKind::Command => Some(self.read_command(&envelope.payload).await),
             EnvelopeKind::Event | EnvelopeKind::Interactive => self.read_press(&envelope.payload).await,
         };
-        match event {
-            Some(event) => pass(event, reply, events).await,
-            None => {
-                // Other interactions, for example shortcuts, are acknowledged and ignored.
-                let _ = reply.send(EventReply::Stored);
-                Ok(())
-            }
-        }
+        let Some(event) = event else {
+            // Other interactions, for example shortcuts, are acknowledged and ignored.
+            let _ = reply.send(EventReply::Stored);
+            return Ok(());
+        };
+        pass(event, reply, events).await
     }
 
     async fn read_command(&self, payload: &Value) -> ChatEvent {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::SlackConnector;
-use super::api::{CallError, Repeat, transport_error};
+use super::api::{CallError, CallRepeat, transport_error};
 use super::posting::{PostedText, thread_param, wait_after};
 use crate::{ChatError, OutgoingFile, Post};
 
@@ -46,7 +46,7 @@ impl SlackConnector {
 
     async fn try_upload(&self, file: &OutgoingFile) -> Result<String, CallError> {
         let params = vec![("filename", file.name.clone()), ("length", file.content.len().to_string())];
-        let target = self.api.call("files.getUploadURLExternal", &params, Repeat::Always).await?;
+        let target = self.api.call("files.getUploadURLExternal", &params, CallRepeat::Always).await?;
         let text = |key: &str| target[key].as_str().unwrap_or_default();
         let request = self.api.http.post(text("upload_url")).timeout(UPLOAD_TIMEOUT);
         let request = request.header(CONTENT_TYPE, "application/octet-stream").body(file.content.clone());
@@ -89,14 +89,14 @@ impl SlackConnector {
         let mut params =
             vec![("files", Value::Array(files).to_string()), ("channel_id", post.place.channel.clone())];
         params.extend(thread_param(&post.place));
-        self.api.call("files.completeUploadExternal", &params, Repeat::IfNotExecuted).await?;
+        self.api.call("files.completeUploadExternal", &params, CallRepeat::IfNotExecuted).await?;
         Ok(())
     }
 
     /// Asks for the first file only, because Slack shares all files of a request together.
     async fn shared_state(&self, ids: &[String], post: &Post) -> Result<SharedState, ChatError> {
         let Some(id) = ids.first() else { return Ok(SharedState::Unknown) };
-        match self.api.call("files.info", &vec![("file", id.clone())], Repeat::Always).await {
+        match self.api.call("files.info", &vec![("file", id.clone())], CallRepeat::Always).await {
             Ok(answer) => {
                 let channel = post.place.channel.as_str();
                 let shares = &answer["file"]["shares"];

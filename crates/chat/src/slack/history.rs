@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::SlackConnector;
-use super::api::{CallError, Params, Repeat};
+use super::api::{CallError, CallRepeat, MethodParams};
 use super::timestamp::{time_of, ts_of};
 use crate::ChatError;
 
@@ -31,7 +31,7 @@ impl SlackConnector {
     ) -> Result<Vec<ChatMessage>, ChatError> {
         let identity = self.identity().await?;
         let team = place.space.as_deref().unwrap_or(&identity.team);
-        let mut params = Params::new();
+        let mut params = MethodParams::new();
         params.extend(after.map(|after| ("oldest", ts_of(after))));
         params.extend(before.map(|before| ("latest", ts_of(before))));
         let mut found = VecDeque::new();
@@ -71,7 +71,7 @@ impl SlackConnector {
     pub(super) async fn message_page(
         &self,
         place: &ChatPlace,
-        mut params: Params,
+        mut params: MethodParams,
         page_length: usize,
         cursor: Option<String>,
     ) -> Result<MessagePage, CallError> {
@@ -85,7 +85,7 @@ impl SlackConnector {
             }
             None => "conversations.history",
         };
-        let mut answer = self.api.call(method, &params, Repeat::Always).await?;
+        let mut answer = self.api.call(method, &params, CallRepeat::Always).await?;
         let next = answer["response_metadata"]["next_cursor"].as_str();
         let next = next.filter(|next| !next.is_empty()).map(str::to_owned);
         let messages = match answer["messages"].take() {

@@ -6,7 +6,7 @@ use cowhand_core::chat::BotAccount;
 use serde_json::Value;
 
 use super::SlackConnector;
-use super::api::{CallError, Repeat};
+use super::api::{CallError, CallRepeat};
 
 /// Account of the bot in its workspace.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl SlackConnector {
     }
 
     pub(super) async fn read_identity(&self) -> Result<Arc<SlackIdentity>, CallError> {
-        let answer = self.api.call("auth.test", &Vec::new(), Repeat::Always).await?;
+        let answer = self.api.call("auth.test", &Vec::new(), CallRepeat::Always).await?;
         let identity = Arc::new(SlackIdentity::of(&answer));
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&identity));
         Ok(identity)

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::api::{Repeat, SlackApi};
+use super::api::{CallRepeat, SlackApi};
 
 /// How long a name is used before Slack is asked again.
 const NAME_LIFE: Duration = Duration::from_hours(1);
 /// How long an id is used as the name after a failed request.
 const FAILURE_LIFE: Duration = Duration::from_mins(1);
+/// How long an event waits for a name.
+const NAME_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of names at which the cache is emptied.
 const MAX_CACHED_NAMES: usize = 10_000;
 
@@ -40,13 +42,13 @@ impl UserNames {
             return (cached.name, cached.is_bot);
         }
         let params = vec![("user", user.to_owned())];
-        let found = self.api.call("users.info", &params, Repeat::Never).await;
-        let (name, is_bot, life) = match found {
-            Ok(answer) => {
+        let call = self.api.call("users.info", &params, CallRepeat::Never);
+        let (name, is_bot, life) = match timeout(NAME_TIMEOUT, call).await {
+            Ok(Ok(answer)) => {
                 let name = name_in(&answer["user"]).unwrap_or(user).to_owned();
                 (name, answer["user"]["is_bot"] == true, NAME_LIFE)
             }
-            Err(_) => (user.to_owned(), false, FAILURE_LIFE),
+            Ok(Err(_)) | Err(_) => (user.to_owned(), false, FAILURE_LIFE),
         };
         let cached = CachedName { name: name.clone(), is_bot, until: Instant::now() + life };
         let mut names = self.cached.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,11 +14,11 @@ const BURST: Duration = Duration::from_secs(2);
 
 /// When each channel's next post is due at the average rate.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct PostPace {
     channels: Mutex<HashMap<String, Arc<TurnMutex<Option<Instant>>>>>,
 }
 
-impl Pace {
+impl PostPace {
     /// Waits until a post in the channel is allowed. No other post in the channel begins before the guard is dropped.
     pub(super) async fn turn(&self, channel: &str) -> OwnedMutexGuard<Option<Instant>> {
         let turn = {
@@ -42,7 +42,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn posts_in_a_channel_are_one_second_apart_after_a_short_burst() {
-        let pace = Pace::default();
+        let pace = PostPace::default();
         let start = Instant::now();
         let mut times = Vec::new();
         for _ in 0..6 {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::SlackConnector;
-use super::api::{CallError, Params, Repeat};
+use super::api::{CallError, CallRepeat, MethodParams};
 use super::emoji::emoji_name;
 use super::sections::blocks;
 use super::timestamp::{split_id, ts_of};
@@ -76,7 +76,10 @@ impl SlackConnector {
                 Some(ids) => ids,
                 None => self.upload_files(post).await?,
             };
-            match self.api.call("chat.postMessage", &message_params(post, &ids), Repeat::IfNotExecuted).await
+            match self
+                .api
+                .call("chat.postMessage", &message_params(post, &ids), CallRepeat::IfNotExecuted)
+                .await
             {
                 Ok(answer) => {
                     let ts = answer["ts"].as_str().unwrap_or_default().to_owned();
@@ -142,7 +145,7 @@ impl SlackConnector {
         params.push(("ts", ts.to_owned()));
         // Without blocks, Slack keeps those that the message has.
         params.push(("blocks", blocks(text, buttons).to_string()));
-        self.api.call("chat.update", &params, Repeat::Always).await?;
+        self.api.call("chat.update", &params, CallRepeat::Always).await?;
         Ok(())
     }
 
@@ -155,7 +158,7 @@ impl SlackConnector {
     ) -> Result<(), ChatError> {
         let mut params = message_params(post, files);
         params.push(("ts", ts.to_owned()));
-        self.api.call("chat.update", &params, Repeat::Always).await?;
+        self.api.call("chat.update", &params, CallRepeat::Always).await?;
         Ok(())
     }
 
@@ -172,7 +175,7 @@ impl SlackConnector {
             ("name", emoji_name(emoji).to_owned()),
         ];
         let method = if is_added { "reactions.add" } else { "reactions.remove" };
-        match self.api.call(method, &params, Repeat::Always).await {
+        match self.api.call(method, &params, CallRepeat::Always).await {
             Err(error) if !matches!(error.code(), Some("already_reacted" | "no_reaction")) => {
                 Err(error.into())
             }
@@ -181,14 +184,14 @@ impl SlackConnector {
     }
 }
 
-fn text_params(channel: &str, text: &str) -> Params {
+fn text_params(channel: &str, text: &str) -> MethodParams {
     let fixed = [("parse", "none"), ("link_names", "false"), ("mrkdwn", "true")];
-    let mut params: Params = fixed.map(|(name, value)| (name, value.to_owned())).to_vec();
+    let mut params: MethodParams = fixed.map(|(name, value)| (name, value.to_owned())).to_vec();
     params.extend([("channel", channel.to_owned()), ("text", text.to_owned())]);
     params
 }
 
-fn message_params(post: &Post, files: &[String]) -> Params {
+fn message_params(post: &Post, files: &[String]) -> MethodParams {
     let names = || post.files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", ");
     let text = if post.text.trim().is_empty() { names() } else { post.text.clone() };
     let mut payload = json!({ "key": post.key });

@@ -39,16 +39,12 @@ pub(super) async fn respond(
     mut reply: oneshot::Receiver<EventReply>,
 ) {
     let Interaction { acknowledgement, response_url, shows_payload } = interaction;
-    let reply = match timeout(TEXT_DEADLINE, &mut reply).await {
-        Ok(reply) => reply,
-        Err(_) => {
-            acknowledgement.send(None);
-            match timeout(RESPONSE_URL_LIFE, reply).await {
-                Ok(Ok(EventReply::Text(text))) => send_text(&api, response_url, &text).await,
-                Ok(Ok(EventReply::Stored) | Err(_)) | Err(_) => {}
-            }
-            return;
+    let Ok(reply) = timeout(TEXT_DEADLINE, &mut reply).await else {
+        acknowledgement.send(None);
+        if let Ok(Ok(EventReply::Text(text))) = timeout(RESPONSE_URL_LIFE, reply).await {
+            send_text(&api, response_url, &text).await;
         }
+        return;
     };
     match reply {
         Ok(EventReply::Stored) => {

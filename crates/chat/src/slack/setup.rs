@@ -1,7 +1,7 @@
 //! Checks tokens and scopes.
 
 use super::SlackConnector;
-use super::api::{CallError, Repeat, TokenKind};
+use super::api::{CallError, CallRepeat, TokenKind};
 use super::connection::SOCKET_MODE_ADVICE;
 use crate::{ChatError, SetupProblem};
 
@@ -29,7 +29,7 @@ const NEEDED_SCOPES: [(&str, &str); 9] = [
 impl SlackConnector {
     pub(super) async fn check_setup(&self) -> Result<Vec<SetupProblem>, ChatError> {
         let mut problems = Vec::new();
-        match self.api.call_as(TokenKind::Bot, "auth.test", &Vec::new(), Repeat::Always).await {
+        match self.api.call_as(TokenKind::Bot, "auth.test", &Vec::new(), CallRepeat::Always).await {
             Ok(answer) => {
                 let scopes = answer.scopes.as_deref();
                 let missing = |(scope, _): &&(&str, &str)| {
@@ -46,7 +46,7 @@ impl SlackConnector {
             Err(error) => problems.push(bot_token_problem(error)?),
         }
         let opened =
-            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), Repeat::Always).await;
+            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), CallRepeat::Always).await;
         if let Err(error) = opened {
             problems.push(app_token_problem(error)?);
         }

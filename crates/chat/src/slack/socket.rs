@@ -21,7 +21,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(30);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection is still served after Slack has announced its end.
-const LINGER: Duration = Duration::from_secs(60);
+const LINGER: Duration = Duration::from_mins(1);
 
 type SlackStream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 

@@ -10,7 +10,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::{
-    APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, FakeCall, FakeEphemeral, SlackFault, TEAM, Workspace,
+    APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, FakeCall, FakeEphemeral, FakeWorkspace, SlackFault, TEAM,
     conversations, uploads,
 };
 
@@ -37,7 +37,7 @@ pub(crate) enum SlackError {
     MissingScope(&'static str),
 }
 
-pub(crate) async fn answer(State(workspace): State<Arc<Workspace>>, request: Request) -> Response {
+pub(crate) async fn answer(State(workspace): State<Arc<FakeWorkspace>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MAX_REQUEST_BYTES).await.unwrap();
     let path = parts.uri.path().to_owned();
@@ -56,7 +56,7 @@ pub(crate) async fn answer(State(workspace): State<Arc<Workspace>>, request: Req
     response
 }
 
-fn call(workspace: &Arc<Workspace>, method: &str, parts: &Parts, body: &Bytes) -> Response {
+fn call(workspace: &Arc<FakeWorkspace>, method: &str, parts: &Parts, body: &Bytes) -> Response {
     let content_type = header_of(parts, header::CONTENT_TYPE);
     let params = super::request::params(content_type, parts.uri.query().unwrap_or_default(), body);
     let token = token(parts, &params);
@@ -97,7 +97,7 @@ fn call(workspace: &Arc<Workspace>, method: &str, parts: &Parts, body: &Bytes) -
     response
 }
 
-fn authorize(workspace: &Workspace, method: &str, token: &str) -> Result<(), SlackError> {
+fn authorize(workspace: &FakeWorkspace, method: &str, token: &str) -> Result<(), SlackError> {
     let state = workspace.state();
     let is_app_method = method == "apps.connections.open";
     match token {
@@ -114,7 +114,7 @@ fn authorize(workspace: &Workspace, method: &str, token: &str) -> Result<(), Sla
     }
 }
 
-fn execute(workspace: &Arc<Workspace>, method: &str, params: &Value) -> MethodResult {
+fn execute(workspace: &Arc<FakeWorkspace>, method: &str, params: &Value) -> MethodResult {
     match method {
         "auth.test" => Ok(json!({
             "url": format!("{}/", workspace.base), "team": "Fake", "team_id": TEAM,
@@ -145,7 +145,7 @@ fn execute(workspace: &Arc<Workspace>, method: &str, params: &Value) -> MethodRe
 }
 
 /// Shows a text to the user who called a command or pressed a button.
-fn respond(workspace: &Workspace, trigger: &str, parts: &Parts, body: &Bytes) -> Response {
+fn respond(workspace: &FakeWorkspace, trigger: &str, parts: &Parts, body: &Bytes) -> Response {
     if parts.method != Method::POST || parts.headers.contains_key(header::AUTHORIZATION) {
         return plain(StatusCode::BAD_REQUEST);
     }

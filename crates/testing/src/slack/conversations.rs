@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::api::{MethodResult, SlackError};
 use super::events::{add_message, change_message};
-use super::{BOT_ID, BOT_USER, FakeSlackState, Workspace, blocks};
+use super::{BOT_ID, BOT_USER, FakeSlackState, FakeWorkspace, blocks};
 
 /// Length at which Slack cuts a text.
 const MAX_TEXT_CHARS: usize = 40_000;
@@ -21,7 +21,7 @@ fn check_channel(state: &FakeSlackState, channel: &str) -> Result<(), SlackError
     if state.channels.contains_key(channel) { Ok(()) } else { Err(SlackError::Code("channel_not_found")) }
 }
 
-pub(crate) fn post(workspace: &Arc<Workspace>, params: &Value) -> MethodResult {
+pub(crate) fn post(workspace: &Arc<FakeWorkspace>, params: &Value) -> MethodResult {
     let channel = text(params, "channel");
     {
         let mut state = workspace.state();
@@ -55,7 +55,7 @@ pub(crate) fn post(workspace: &Arc<Workspace>, params: &Value) -> MethodResult {
     Ok(answer)
 }
 
-pub(crate) fn update(workspace: &Arc<Workspace>, params: &Value) -> MethodResult {
+pub(crate) fn update(workspace: &Arc<FakeWorkspace>, params: &Value) -> MethodResult {
     let (channel, ts) = (text(params, "channel"), text(params, "ts"));
     {
         let mut state = workspace.state();
@@ -79,7 +79,7 @@ pub(crate) fn update(workspace: &Arc<Workspace>, params: &Value) -> MethodResult
     Ok(json!({ "channel": channel, "ts": ts, "text": text(params, "text") }))
 }
 
-pub(crate) fn history(workspace: &Workspace, params: &Value) -> MethodResult {
+pub(crate) fn history(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
     let mut messages = readable_messages(workspace, params)?;
     let is_top_level = |message: &Value| {
         message["thread_ts"].is_null()
@@ -91,7 +91,7 @@ pub(crate) fn history(workspace: &Workspace, params: &Value) -> MethodResult {
     Ok(page(&messages, None, params))
 }
 
-pub(crate) fn replies(workspace: &Workspace, params: &Value) -> MethodResult {
+pub(crate) fn replies(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
     let thread = text(params, "ts");
     let messages = readable_messages(workspace, params)?;
     let (parents, mut replies): (Vec<Value>, Vec<Value>) = messages
@@ -103,7 +103,7 @@ pub(crate) fn replies(workspace: &Workspace, params: &Value) -> MethodResult {
     Ok(page(&replies, Some(parent), params))
 }
 
-fn readable_messages(workspace: &Workspace, params: &Value) -> Result<Vec<Value>, SlackError> {
+fn readable_messages(workspace: &FakeWorkspace, params: &Value) -> Result<Vec<Value>, SlackError> {
     let state = workspace.state();
     let channel = text(params, "channel");
     check_channel(&state, channel)?;
@@ -146,7 +146,7 @@ fn page(messages: &[Value], parent: Option<Value>, params: &Value) -> Value {
     json!({ "messages": page, "has_more": !next.is_empty(), "response_metadata": { "next_cursor": next } })
 }
 
-pub(crate) fn react(workspace: &Workspace, params: &Value, is_added: bool) -> MethodResult {
+pub(crate) fn react(workspace: &FakeWorkspace, params: &Value, is_added: bool) -> MethodResult {
     let mut state = workspace.state();
     let (channel, name) = (text(params, "channel"), text(params, "name"));
     check_channel(&state, channel)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::socket::send_envelope;
-use super::{BOT_USER, FakeChannelKind, FakeSlackState, TEAM, Workspace};
+use super::{BOT_USER, FakeChannelKind, FakeSlackState, FakeWorkspace, TEAM};
 
 impl FakeChannelKind {
     pub(crate) fn history_scope(self) -> &'static str {
@@ -26,7 +26,7 @@ impl FakeChannelKind {
 }
 
 /// Stores a message, and sends its events. Returns its timestamp.
-pub(crate) fn add_message(workspace: &Arc<Workspace>, channel: &str, mut message: Value) -> String {
+pub(crate) fn add_message(workspace: &Arc<FakeWorkspace>, channel: &str, mut message: Value) -> String {
     let ts = {
         let mut state = workspace.state();
         let ts = state.next_ts();
@@ -49,7 +49,7 @@ pub(crate) fn add_message(workspace: &Arc<Workspace>, channel: &str, mut message
     ts
 }
 
-fn send_mention(workspace: &Arc<Workspace>, channel: &str, message: &Value) {
+fn send_mention(workspace: &Arc<FakeWorkspace>, channel: &str, message: &Value) {
     let is_mention = message["text"].as_str().is_some_and(|text| text.contains(&format!("<@{BOT_USER}>")));
     let is_possible = {
         let state = workspace.state();
@@ -65,11 +65,11 @@ fn send_mention(workspace: &Arc<Workspace>, channel: &str, message: &Value) {
         }
     }
     let ts = message["ts"].as_str().unwrap();
-    send_event(workspace, ts, event);
+    send_event(workspace, ts, &event);
 }
 
 /// Sends an event of type `message`, if the bot may read the channel.
-pub(crate) fn send_message_event(workspace: &Arc<Workspace>, channel: &str, ts: &str, mut event: Value) {
+pub(crate) fn send_message_event(workspace: &Arc<FakeWorkspace>, channel: &str, ts: &str, mut event: Value) {
     {
         let state = workspace.state();
         let kind = state.channels[channel].kind;
@@ -81,10 +81,10 @@ pub(crate) fn send_message_event(workspace: &Arc<Workspace>, channel: &str, ts: 
     event["type"] = json!("message");
     event["channel"] = json!(channel);
     event["event_ts"] = json!(workspace.state().next_ts());
-    send_event(workspace, ts, event);
+    send_event(workspace, ts, &event);
 }
 
-fn send_event(workspace: &Arc<Workspace>, ts: &str, event: Value) {
+fn send_event(workspace: &Arc<FakeWorkspace>, ts: &str, event: &Value) {
     let payload = {
         let mut state = workspace.state();
         let payload = json!({
@@ -94,20 +94,20 @@ fn send_event(workspace: &Arc<Workspace>, ts: &str, event: Value) {
         state.events.push((ts.to_owned(), payload.clone()));
         payload
     };
-    send_envelope(workspace, "events_api", payload);
+    send_envelope(workspace, "events_api", &payload);
 }
 
 /// Sends all events of a message again.
-pub(crate) fn send_again(workspace: &Arc<Workspace>, ts: &str) {
+pub(crate) fn send_again(workspace: &Arc<FakeWorkspace>, ts: &str) {
     let events = workspace.state().events.clone();
     for (_, payload) in events.into_iter().filter(|(of, _)| of == ts) {
-        send_envelope(workspace, "events_api", payload);
+        send_envelope(workspace, "events_api", &payload);
     }
 }
 
 /// Changes a message and sends the event of the change.
 pub(crate) fn change_message(
-    workspace: &Arc<Workspace>,
+    workspace: &Arc<FakeWorkspace>,
     channel: &str,
     ts: &str,
     change: impl FnOnce(&mut Value),
@@ -124,7 +124,7 @@ pub(crate) fn change_message(
     send_message_event(workspace, channel, ts, event);
 }
 
-pub(crate) fn delete_message(workspace: &Arc<Workspace>, channel: &str, ts: &str) {
+pub(crate) fn delete_message(workspace: &Arc<FakeWorkspace>, channel: &str, ts: &str) {
     let is_thread = {
         let mut state = workspace.state();
         state.message(channel, ts).unwrap()["reply_count"].as_u64().unwrap_or(0) > 0

@@ -1,7 +1,5 @@
 //! What people and other bots do in the workspace.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -11,8 +9,6 @@ use super::{BOT_USER, FakeFile, FakeSlack, TEAM, blocks};
 
 /// Text that Slack shows if an app does not acknowledge a command in time.
 pub const COMMAND_TIMED_OUT: &str = "operation_timeout";
-/// How long Slack waits for the acknowledgement of a command.
-const COMMAND_DEADLINE: Duration = Duration::from_secs(3);
 
 impl FakeSlack {
     /// Lets a user write in a channel. Returns the timestamp of the message.
@@ -124,7 +120,7 @@ impl FakeSlack {
             "response_url": self.response_url(&trigger),
             "actions": [{ "type": "button", "block_id": "b", "action_id": "a", "value": value }],
         });
-        drop(send_envelope(&self.workspace, "interactive", payload));
+        drop(send_envelope(&self.workspace, "interactive", &payload));
         trigger
     }
 
@@ -140,7 +136,8 @@ impl FakeSlack {
     /// Lets a user call a slash command. Returns the text that the user sees.
     pub async fn slash(&self, user: &str, channel: &str, command: &str, text: &str) -> String {
         let (trigger, acknowledged) = self.send_command(user, channel, command, text);
-        match tokio::time::timeout(COMMAND_DEADLINE, acknowledged).await {
+        let deadline = self.state().acknowledge_within;
+        match tokio::time::timeout(deadline, acknowledged).await {
             Ok(Ok(payload)) => match payload["text"].as_str() {
                 Some(text) => text.to_owned(),
                 None => self.wait_for_answer(&trigger).await,
@@ -161,7 +158,7 @@ impl FakeSlack {
             "command": command, "text": text, "team_id": TEAM, "channel_id": channel, "user_id": user,
             "trigger_id": trigger, "response_url": self.response_url(&trigger), "api_app_id": "A1",
         });
-        let acknowledged = send_envelope(&self.workspace, "slash_commands", payload);
+        let acknowledged = send_envelope(&self.workspace, "slash_commands", &payload);
         (trigger, acknowledged)
     }
 

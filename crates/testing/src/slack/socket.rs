@@ -1,4 +1,4 @@
-//! Socket Mode: WebSockets, envelopes, acknowledgements and redelivery.
+//! Socket Mode: sockets, envelopes, acknowledgements and redelivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{interval, timeout};
 use tokio_websockets::{Message, ServerBuilder};
 
-use super::{FakeSlack, Workspace};
+use super::{FakeSlack, FakeSlackState, FakeWorkspace};
 
 const FAKE_PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of times that an event is sent again.
@@ -31,23 +31,27 @@ enum SocketFrame {
     Close,
     /// Ends the TCP connection.
     Drop,
+    /// Keeps the TCP connection open, and neither reads nor writes.
+    Freeze,
 }
 
 /// Envelope that is not acknowledged.
 #[derive(Debug)]
 pub(crate) struct FakeEnvelope {
+    /// True as soon as a socket has received it.
+    is_sent: bool,
     acknowledged: Option<oneshot::Sender<Value>>,
     frame: Value,
 }
 
-pub(crate) async fn serve(workspace: Arc<Workspace>, listener: TcpListener) {
+pub(crate) async fn serve(workspace: Arc<FakeWorkspace>, listener: TcpListener) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         tokio::spawn(serve_socket(Arc::clone(&workspace), stream));
     }
 }
 
-async fn serve_socket(workspace: Arc<Workspace>, stream: TcpStream) {
+async fn serve_socket(workspace: Arc<FakeWorkspace>, stream: TcpStream) {
     let Ok((request, mut socket)) = ServerBuilder::new().accept(stream).await else { return };
     let ticket = request.uri().query().unwrap_or_default().trim_start_matches("ticket=").to_owned();
     let (frames, mut outgoing) = mpsc::unbounded_channel();
@@ -77,6 +81,7 @@ async fn serve_socket(workspace: Arc<Workspace>, stream: TcpStream) {
                     let _ = timeout(Duration::from_secs(5), socket.close()).await;
                     false
                 }
+                Some(SocketFrame::Freeze) => std::future::pending().await,
                 Some(SocketFrame::Drop) | None => false,
             },
             message = socket.next() => match message {
@@ -98,7 +103,7 @@ async fn serve_socket(workspace: Arc<Workspace>, stream: TcpStream) {
     workspace.notify();
 }
 
-fn acknowledge(workspace: &Workspace, text: &str) {
+fn acknowledge(workspace: &FakeWorkspace, text: &str) {
     let Ok(mut frame) = serde_json::from_str::<Value>(text) else { return };
     let id = frame["envelope_id"].as_str().unwrap_or_default();
     let envelope = workspace.state().envelopes.remove(id);
@@ -111,9 +116,9 @@ fn acknowledge(workspace: &Workspace, text: &str) {
 /// Sends an envelope to one of the sockets. Events are sent again if they are not acknowledged in time; commands and
 /// presses are not. Returns the receiver of the payload of the acknowledgement.
 pub(crate) fn send_envelope(
-    workspace: &Arc<Workspace>,
+    workspace: &Arc<FakeWorkspace>,
     kind: &str,
-    payload: Value,
+    payload: &Value,
 ) -> oneshot::Receiver<Value> {
     let (acknowledged, receiver) = oneshot::channel();
     let id = {
@@ -121,7 +126,9 @@ pub(crate) fn send_envelope(
         let id = state.next_id("envelope-");
         let frame = json!({ "envelope_id": id, "type": kind, "payload": payload,
             "accepts_response_payload": kind != "events_api" });
-        state.envelopes.insert(id.clone(), FakeEnvelope { acknowledged: Some(acknowledged), frame });
+        state
+            .envelopes
+            .insert(id.clone(), FakeEnvelope { is_sent: false, acknowledged: Some(acknowledged), frame });
         id
     };
     try_send(workspace, &id, 0);
@@ -142,7 +149,7 @@ pub(crate) fn send_envelope(
     receiver
 }
 
-fn try_send(workspace: &Workspace, id: &str, attempt: u32) {
+fn try_send(workspace: &FakeWorkspace, id: &str, attempt: u32) {
     let mut state = workspace.state();
     let Some(envelope) = state.envelopes.get(id) else { return };
     let mut frame = envelope.frame.clone();
@@ -155,9 +162,16 @@ fn try_send(workspace: &Workspace, id: &str, attempt: u32) {
         let socket = state.sockets.remove(place);
         let _ = socket.frames.send(SocketFrame::Text(frame.to_string()));
         state.sockets.push(socket);
+        state.envelopes.get_mut(id).unwrap().is_sent = true;
     }
     drop(state);
     workspace.notify();
+}
+
+impl FakeSlackState {
+    fn unacknowledged(&self) -> usize {
+        self.envelopes.values().filter(|envelope| envelope.is_sent).count()
+    }
 }
 
 impl FakeSlack {
@@ -169,15 +183,24 @@ impl FakeSlack {
     /// Returns the number of envelopes that were sent and not acknowledged. An event that was sent four times no longer
     /// counts.
     pub fn unacknowledged(&self) -> usize {
-        self.state().envelopes.len()
+        self.state().unacknowledged()
     }
 
+    /// Waits until this number of sockets is open, and the end of none of them was announced.
     pub async fn wait_for_connections(&self, count: usize) {
-        self.wait_for("connections", |state| (state.sockets.len() == count).then_some(())).await;
+        let is_reached = |state: &mut FakeSlackState| {
+            let is_staying = state.sockets.iter().all(|socket| !socket.is_leaving);
+            (is_staying && state.sockets.len() == count).then_some(())
+        };
+        self.wait_for("connections", is_reached).await;
     }
 
     pub async fn wait_until_acknowledged(&self) {
-        self.wait_for("acknowledgements", |state| state.envelopes.is_empty().then_some(())).await;
+        self.wait_until_unacknowledged(0).await;
+    }
+
+    pub async fn wait_until_unacknowledged(&self, count: usize) {
+        self.wait_for("acknowledgements", |state| (state.unacknowledged() == count).then_some(())).await;
     }
 
     /// Announces the end of all connections. With `link_disabled` they end at once, otherwise as soon as another
@@ -190,6 +213,13 @@ impl FakeSlack {
             if reason == "link_disabled" {
                 let _ = socket.frames.send(SocketFrame::Close);
             }
+        }
+    }
+
+    /// Stops all sockets without closing them, as a network that loses all packets does. They no longer count.
+    pub fn freeze_connections(&self) {
+        for socket in self.state().sockets.drain(..) {
+            let _ = socket.frames.send(SocketFrame::Freeze);
         }
     }
 

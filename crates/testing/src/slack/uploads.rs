@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::api::{MethodResult, SlackError, plain};
 use super::events::add_message;
 use super::request::uploaded_bytes;
-use super::{BOT_ID, BOT_USER, FakeFile, Workspace};
+use super::{BOT_ID, BOT_USER, FakeFile, FakeWorkspace};
 
-pub(crate) fn begin(workspace: &Workspace, params: &Value) -> MethodResult {
+pub(crate) fn begin(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
     let length = params["length"].as_u64().or_else(|| params["length"].as_str()?.parse().ok()).unwrap_or(0);
     let Some(name) = params["filename"].as_str().filter(|name| !name.is_empty() && length > 0) else {
         return Err(SlackError::Code("invalid_arguments"));
@@ -30,7 +30,7 @@ pub(crate) fn begin(workspace: &Workspace, params: &Value) -> MethodResult {
     Ok(json!({ "upload_url": format!("{}/upload/{id}", workspace.base), "file_id": id }))
 }
 
-pub(crate) fn receive(workspace: &Workspace, id: &str, content_type: &str, body: &Bytes) -> Response {
+pub(crate) fn receive(workspace: &FakeWorkspace, id: &str, content_type: &str, body: &Bytes) -> Response {
     let mut state = workspace.state();
     let Some(file) = state.files.get_mut(id) else { return plain(StatusCode::NOT_FOUND) };
     file.content = uploaded_bytes(content_type, body);
@@ -39,7 +39,7 @@ pub(crate) fn receive(workspace: &Workspace, id: &str, content_type: &str, body:
 }
 
 /// Shares uploaded files in a message.
-pub(crate) fn complete(workspace: &Arc<Workspace>, params: &Value) -> MethodResult {
+pub(crate) fn complete(workspace: &Arc<FakeWorkspace>, params: &Value) -> MethodResult {
     let files = params["files"].as_array().cloned().unwrap_or_default();
     let ids: Vec<String> = files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned).collect();
     {
@@ -67,7 +67,7 @@ pub(crate) fn complete(workspace: &Arc<Workspace>, params: &Value) -> MethodResu
     Ok(json!({ "files": objects }))
 }
 
-pub(crate) fn info(workspace: &Workspace, params: &Value) -> MethodResult {
+pub(crate) fn info(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
     let id = params["file"].as_str().unwrap_or_default();
     if !workspace.state().files.contains_key(id) {
         return Err(SlackError::Code("file_not_found"));
@@ -76,7 +76,7 @@ pub(crate) fn info(workspace: &Workspace, params: &Value) -> MethodResult {
 }
 
 /// Sends the content of a file. Without the token, Slack answers with its login page.
-pub(crate) fn send(workspace: &Workspace, path: &str, is_authorized: bool) -> Response {
+pub(crate) fn send(workspace: &FakeWorkspace, path: &str, is_authorized: bool) -> Response {
     let state = workspace.state();
     if let Some(target) = &state.file_redirect {
         let mut response = plain(StatusCode::FOUND);
@@ -96,7 +96,7 @@ pub(crate) fn send(workspace: &Workspace, path: &str, is_authorized: bool) -> Re
     response
 }
 
-impl Workspace {
+impl FakeWorkspace {
     /// Returns a file as messages and `files.info` show it.
     pub(crate) fn file_object(&self, id: &str) -> Value {
         let state = self.state();
