@@ -1,0 +1,89 @@
+//! The check of the bot's settings on Discord.
+
+use serde::Deserialize;
+use twilight_model::guild::Permissions;
+
+use super::directory::parsed;
+use super::rest::{DiscordRest, RestError};
+use super::wire::DiscordId;
+use crate::SetupProblem;
+
+/// Flags of an app whose message content intent is enabled: for any number of servers, and for fewer than a hundred.
+const MESSAGE_CONTENT: u64 = 1 << 18 | 1 << 19;
+
+const NEEDED: [(Permissions, &str, &str); 7] = [
+    (Permissions::VIEW_CHANNEL, "View Channels", "it receives no messages"),
+    (Permissions::SEND_MESSAGES, "Send Messages", "it cannot answer"),
+    (Permissions::SEND_MESSAGES_IN_THREADS, "Send Messages in Threads", "it cannot answer in threads"),
+    (Permissions::EMBED_LINKS, "Embed Links", "its links have no preview"),
+    (Permissions::ATTACH_FILES, "Attach Files", "it cannot post files"),
+    (
+        Permissions::READ_MESSAGE_HISTORY,
+        "Read Message History",
+        "it does not see earlier messages, or those sent while it was not connected",
+    ),
+    (Permissions::ADD_REACTIONS, "Add Reactions", "it cannot acknowledge messages"),
+];
+
+#[derive(Deserialize)]
+struct Application {
+    id: String,
+    #[serde(default)]
+    flags: u64,
+}
+
+#[derive(Deserialize)]
+struct OwnGuild {
+    id: String,
+    name: String,
+    permissions: String,
+}
+
+/// Returns what is missing. Settings of single channels are not checked.
+pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestError> {
+    parsed::<DiscordId>(rest.get("/users/@me").await?)?;
+    let application: Application = parsed(rest.get("/applications/@me").await?)?;
+    let guilds: Vec<OwnGuild> = parsed(rest.get("/users/@me/guilds").await?)?;
+    let mut problems = Vec::new();
+    if application.flags & MESSAGE_CONTENT == 0 {
+        problems.push(SetupProblem {
+            problem: "the message content intent is not enabled; without it Discord refuses the connection".to_owned(),
+            advice: "enable \u{201c}Message Content Intent\u{201d} on the page Bot of the app in the Discord Developer Portal"
+                .to_owned(),
+        });
+    }
+    if guilds.is_empty() {
+        problems.push(SetupProblem {
+            problem: "the bot is in no server".to_owned(),
+            advice: format!("open {} and choose a server", invitation(&application.id)),
+        });
+    }
+    for guild in guilds {
+        let bits = guild.permissions.parse().unwrap_or_default();
+        let has = Permissions::from_bits_truncate(bits);
+        if has.contains(Permissions::ADMINISTRATOR) {
+            continue;
+        }
+        for (_, name, effect) in NEEDED.iter().filter(|(permission, ..)| !has.contains(*permission)) {
+            problems.push(SetupProblem {
+                problem: format!(
+                    "the bot lacks the permission \u{201c}{name}\u{201d} in the server {} ({}); without it {effect}",
+                    guild.name, guild.id
+                ),
+                advice: format!(
+                    "give it to a role of the bot, or open {} and choose the server again",
+                    invitation(&application.id)
+                ),
+            });
+        }
+    }
+    Ok(problems)
+}
+
+fn invitation(application: &str) -> String {
+    let permissions = NEEDED.iter().fold(Permissions::empty(), |all, (permission, ..)| all | *permission);
+    format!(
+        "https://discord.com/oauth2/authorize?client_id={application}&scope=bot%20applications.commands&permissions={}",
+        permissions.bits()
+    )
+}

@@ -1,0 +1,152 @@
+//! Messages of the bot.
+//!
+//! A message is posted once by its nonce: Discord returns the earlier message if the bot has sent one with the same nonce
+//! in the last minutes. For a post whose first try is longer ago, the connector reads the channel since then. Discord does
+//! not state the nonce of messages that it returns from the history, at least not always. Then a message of the bot is
+//! the earlier one if it has the same text, answers the same message and has files with the same names. Two posts of the
+//! same text without files in answer to the same message are not told apart, if the second one is tried again after a
+//! minute and the first one is younger than the first try of the second one. Posts of one answer do not get into this
+//! case: each of them is tried after the one before it was made.
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::directory::{Directory, conversation_of, parsed};
+use super::history::{page_before, time_of_id};
+use super::multipart::multipart;
+use super::rest::{DiscordRest, RestBody, RestError, RestRequest};
+use super::wire::DiscordMessage;
+use crate::{Button, ButtonStyle, Post, Posted};
+
+/// Age of the first try from which the connector does not rely on the nonce.
+const NONCE_AGE: SignedDuration = SignedDuration::from_mins(1);
+/// Tolerance in the comparison of times by the clock of the platform, whose answers state whole seconds.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
+const PAGE: usize = 100;
+/// Maximum number of buttons in a row, and of characters of a label.
+const ROW_BUTTONS: usize = 5;
+const LABEL_CHARACTERS: usize = 80;
+
+pub(super) async fn post(
+    rest: &DiscordRest,
+    directory: &Directory,
+    post: &Post,
+    now: Timestamp,
+) -> Result<Posted, RestError> {
+    if now.duration_since(post.first_tried_at) > NONCE_AGE
+        && let Some(id) = earlier_message(rest, directory, post).await?
+    {
+        return Ok(Posted { id, is_repeated: true });
+    }
+    let path = format!("/channels/{}/messages", conversation_of(&post.place));
+    let payload = payload(post);
+    let body = if post.files.is_empty() {
+        RestBody::Json(payload)
+    } else {
+        multipart(&post.key, &payload, &post.files)
+    };
+    let request = RestRequest { body, is_repeatable: true, ..RestRequest::new(Method::POST, path) };
+    let answer = rest.send(&request).await?;
+    let message: DiscordMessage = parsed(answer.body)?;
+    // Both times are by the clock of the platform.
+    let is_repeated = match (time_of_id(&message.id), answer.date) {
+        (Some(made_at), Some(date)) => date.duration_since(made_at) > CLOCK_TOLERANCE,
+        _ => false,
+    };
+    Ok(Posted { id: message.id, is_repeated })
+}
+
+/// Replaces text and buttons of a message.
+pub(super) async fn edit(
+    rest: &DiscordRest,
+    channel: &str,
+    message: &str,
+    text: &str,
+    buttons: &[Button],
+) -> Result<(), RestError> {
+    let path = format!("/channels/{channel}/messages/{message}");
+    let body = json!({
+        "content": text,
+        "components": components(buttons),
+        "allowed_mentions": { "parse": [], "replied_user": false },
+    });
+    rest.send(&RestRequest::new(Method::PATCH, path).json(body)).await.map(drop)
+}
+
+fn payload(post: &Post) -> Value {
+    let mut payload = json!({
+        "content": post.text,
+        "nonce": post.key,
+        "enforce_nonce": true,
+        "allowed_mentions": { "parse": [], "replied_user": false },
+    });
+    if !post.buttons.is_empty() {
+        payload["components"] = components(&post.buttons);
+    }
+    if let Some(message) = &post.reply_to {
+        payload["message_reference"] = json!({ "message_id": message, "fail_if_not_exists": false });
+    }
+    if !post.files.is_empty() {
+        let files = post.files.iter().enumerate();
+        payload["attachments"] = files.map(|(id, file)| json!({ "id": id, "filename": file.name })).collect();
+    }
+    payload
+}
+
+fn components(buttons: &[Button]) -> Value {
+    let button = |button: &Button| {
+        let style = match button.style {
+            ButtonStyle::Neutral => 2,
+            ButtonStyle::Approve => 3,
+            ButtonStyle::Deny => 4,
+        };
+        let label: String = button.label.chars().take(LABEL_CHARACTERS).collect();
+        json!({ "type": 2, "style": style, "label": label, "custom_id": button.value })
+    };
+    let row = |row: &[Button]| json!({ "type": 1, "components": row.iter().map(button).collect::<Value>() });
+    buttons.chunks(ROW_BUTTONS).map(row).collect()
+}
+
+/// Looks for the message of an earlier call in the messages since its first try.
+async fn earlier_message(
+    rest: &DiscordRest,
+    directory: &Directory,
+    post: &Post,
+) -> Result<Option<String>, RestError> {
+    let bot = directory.bot(rest).await?.id;
+    let channel = conversation_of(&post.place);
+    // The clocks can differ.
+    let since = post.first_tried_at - CLOCK_TOLERANCE;
+    let mut before = None;
+    loop {
+        let page = page_before(rest, channel, before, PAGE).await?;
+        for message in &page {
+            if message.timestamp < since {
+                return Ok(None);
+            }
+            if is_same(message, post, &bot) {
+                return Ok(Some(message.id.clone()));
+            }
+        }
+        match page.last() {
+            Some(oldest) if page.len() == PAGE => before = oldest.id.parse().ok(),
+            _ => return Ok(None),
+        }
+    }
+}
+
+fn is_same(message: &DiscordMessage, post: &Post, bot: &str) -> bool {
+    if message.author.as_ref().is_none_or(|author| author.id != bot) {
+        return false;
+    }
+    if let Some(nonce) = message.nonce.as_str() {
+        return nonce == post.key;
+    }
+    let reply_to = message.message_reference.as_ref().and_then(|reference| reference.message_id.as_ref());
+    let files = message.attachments.iter().map(|file| file.filename.as_str());
+    // Discord removes spaces around the text.
+    message.content.trim() == post.text.trim()
+        && reply_to == post.reply_to.as_ref()
+        && files.eq(post.files.iter().map(|file| file.name.as_str()))
+}
