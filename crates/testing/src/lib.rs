@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+pub mod discord;
 pub mod disk;
 pub mod github;
 pub mod github_lists;

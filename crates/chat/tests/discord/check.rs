@@ -1,0 +1,34 @@
+//! The check of the bot's settings.
+
+use cowhand_chat::discord::{DiscordConnector, DiscordSettings};
+use cowhand_chat::{ChatError, Connector as _};
+use cowhand_testing::discord::{APPLICATION_ID, FakeDiscord, GUILD_ID};
+
+use crate::harness::settings;
+
+/// Permissions to attach files and to react.
+const ATTACH_AND_REACT: u64 = 1 << 15 | 1 << 6;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_settings_are_named() {
+    let fake = FakeDiscord::start().await;
+    let connector = DiscordConnector::new(settings(&fake)).unwrap();
+    assert_eq!(connector.check().await.unwrap(), []);
+    fake.refuse_intents();
+    fake.remove_permissions(GUILD_ID, ATTACH_AND_REACT);
+    let problems = connector.check().await.unwrap();
+    let texts: Vec<&str> = problems.iter().map(|problem| problem.problem.as_str()).collect();
+    assert_eq!(texts.len(), 3);
+    assert!(texts[0].contains("message content intent"), "{texts:?}");
+    assert!(texts[1].contains("Attach Files") && texts[1].contains("farm"), "{texts:?}");
+    assert!(texts[2].contains("Add Reactions"), "{texts:?}");
+    assert!(problems[1].advice.contains(&format!("client_id={APPLICATION_ID}")), "{problems:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_is_an_error() {
+    let fake = FakeDiscord::start().await;
+    let settings = DiscordSettings { bot_token: "wrong".to_owned(), ..settings(&fake) };
+    let error = DiscordConnector::new(settings).unwrap().check().await.unwrap_err();
+    assert!(matches!(error, ChatError::Revoked { .. }), "{error}");
+}

@@ -1,0 +1,155 @@
+//! A fake Discord in memory: REST API, gateway and files, for one bot.
+//!
+//! It behaves as Discord for what cowhand uses: sessions that can be resumed with the events that were missed, intents,
+//! nonces, mentions, interactions, and Discord's error codes. It differs in these points: people may do everything in
+//! every channel, and an interaction can be answered later than after three seconds, because machines of tests can be
+//! slow. `tests/node/discord.mjs` checks it with discord.js.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+mod faults;
+mod gateway;
+mod interactions;
+mod multipart;
+mod people;
+mod render;
+mod rest;
+mod state;
+
+pub use state::{FakeDiscordFile, FakeDiscordMessage};
+use state::{FakeDiscordState, new_state};
+
+pub const BOT_TOKEN: &str = "MTAwMDAwMDAwMDAwMDAwMDAx.Fake00.discord-bot-token-of-tests";
+pub const BOT_ID: &str = "100000000000000001";
+pub const APPLICATION_ID: &str = "100000000000000002";
+pub const GUILD_ID: &str = "100000000000000003";
+/// The channel `general`.
+pub const CHANNEL_ID: &str = "100000000000000004";
+/// A person whose name is `alice`.
+pub const USER_ID: &str = "100000000000000005";
+/// A role `helpers` that only the bot has.
+pub const BOT_ROLE_ID: &str = "100000000000000006";
+
+/// Deadline of [`FakeDiscord::wait_for`]. It is long because machines are shared.
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub struct FakeDiscord {
+    state: Arc<Mutex<FakeDiscordState>>,
+    url: String,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for FakeDiscord {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.drop_connections();
+    }
+}
+
+impl FakeDiscord {
+    /// Starts a platform with one guild, in which are the bot, `alice`, the channel `general` and the role `helpers`.
+    pub async fn start() -> Self {
+        let api = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let gateway = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let resuming = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", api.local_addr().unwrap());
+        let socket_url = |listener: &TcpListener| format!("ws://{}", listener.local_addr().unwrap());
+        let state = new_state(url.clone(), socket_url(&gateway), socket_url(&resuming));
+        let state = Arc::new(Mutex::new(state));
+        let router = Router::new().fallback(rest::answer).with_state(Arc::clone(&state));
+        let tasks = vec![
+            tokio::spawn(async move { axum::serve(api, router).await.unwrap() }),
+            tokio::spawn(gateway::serve(gateway, Arc::clone(&state), false)),
+            tokio::spawn(gateway::serve(resuming, Arc::clone(&state), true)),
+        ];
+        Self { state, url, tasks }
+    }
+
+    /// Returns the address for `api_url`.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// Waits until `look` returns a value. Panics after a minute.
+    pub async fn wait_for<T>(&self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "timed out while waiting for {what}");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until the gateway has a connection with an active session.
+    pub async fn wait_for_connection(&self) {
+        self.wait_for("a connection to the gateway", |fake| (fake.open_connections() > 0).then_some(())).await;
+    }
+
+    /// Waits until a channel has this number of messages of the bot, and returns them.
+    pub async fn wait_for_answers(&self, channel: &str, count: usize) -> Vec<FakeDiscordMessage> {
+        let what = format!("{count} messages of the bot");
+        self.wait_for(&what, |fake| {
+            let answers = fake.messages(channel).into_iter().filter(|message| message.author == BOT_ID);
+            let answers: Vec<_> = answers.collect();
+            (answers.len() >= count).then_some(answers)
+        })
+        .await
+    }
+
+    /// Returns the messages of a channel or thread, the oldest first.
+    pub fn messages(&self, channel: &str) -> Vec<FakeDiscordMessage> {
+        let state = self.lock();
+        state.messages.values().filter(|message| message.channel == channel).cloned().collect()
+    }
+
+    /// Returns the reactions to a message as `(emoji, user)`, in their order.
+    pub fn reactions(&self, message: &str) -> Vec<(String, String)> {
+        self.lock().message(message).map(|message| message.reactions.clone()).unwrap_or_default()
+    }
+
+    /// Returns the slash commands that are registered for all guilds and for [`GUILD_ID`].
+    pub fn commands(&self) -> Vec<Value> {
+        self.lock().commands.values().flatten().cloned().collect()
+    }
+
+    /// Returns the first activity that the bot shows.
+    pub fn presence(&self) -> Option<Value> {
+        self.lock().presence.clone()
+    }
+
+    /// Returns how often the bot has shown in a channel that it types.
+    pub fn typing_count(&self, channel: &str) -> usize {
+        self.lock().typing.get(channel).copied().unwrap_or_default()
+    }
+
+    /// Returns how often the bot has begun a session, and how often it has resumed one.
+    pub fn connections(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.identified, state.resumed)
+    }
+
+    pub fn open_connections(&self) -> usize {
+        self.lock().sessions.values().filter(|session| session.connection.is_some()).count()
+    }
+
+    /// Returns the requests since the last call, for example `GET /channels/1`.
+    pub fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().requests)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FakeDiscordState> {
+        self.state.lock().unwrap()
+    }
+}

@@ -1,0 +1,132 @@
+//! Planned faults of the platform.
+
+use serde_json::json;
+
+use super::FakeDiscord;
+use super::state::{FakeDiscordState, GatewayOrder};
+
+/// Fault in the handling of the next requests that match.
+#[derive(Debug, Clone)]
+pub(super) struct FakeDiscordFault {
+    /// Part of `METHOD /path`.
+    route: String,
+    count: usize,
+    pub(super) kind: FakeDiscordFaultKind,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum FakeDiscordFaultKind {
+    RateLimit { retry_after: f64, is_global: bool },
+    /// Answers with this status instead of executing the request.
+    Status(u16),
+    /// Executes the request, and answers with this status.
+    StatusAfterEffect(u16),
+}
+
+impl FakeDiscord {
+    /// Answers the next `count` requests with 429. `route` is a part of `METHOD /path`.
+    pub fn rate_limit(&self, route: &str, count: usize, retry_after: f64) {
+        self.plan(route, count, FakeDiscordFaultKind::RateLimit { retry_after, is_global: false });
+    }
+
+    /// Answers the next `count` requests with 429 for all requests of the bot.
+    pub fn rate_limit_globally(&self, count: usize, retry_after: f64) {
+        self.plan("", count, FakeDiscordFaultKind::RateLimit { retry_after, is_global: true });
+    }
+
+    /// Answers the next `count` requests with a status, and does not execute them.
+    pub fn fail(&self, route: &str, count: usize, status: u16) {
+        self.plan(route, count, FakeDiscordFaultKind::Status(status));
+    }
+
+    /// Executes the next `count` requests, but answers with a status.
+    pub fn fail_after_effect(&self, route: &str, count: usize, status: u16) {
+        self.plan(route, count, FakeDiscordFaultKind::StatusAfterEffect(status));
+    }
+
+    /// Ends the planned faults.
+    pub fn end_faults(&self) {
+        self.lock().faults.clear();
+    }
+
+    /// Forgets the nonces, as Discord does after some minutes.
+    pub fn forget_nonces(&self) {
+        self.lock().nonces.clear();
+    }
+
+    /// Accepts the token no longer, and closes the connections.
+    pub fn revoke_token(&self) {
+        let mut state = self.lock();
+        state.token = None;
+        state.order(|| GatewayOrder::Close(4004, "Authentication failed."));
+        state.sessions.clear();
+    }
+
+    /// Switches the message content intent off.
+    pub fn refuse_intents(&self) {
+        self.lock().application_flags = 0;
+    }
+
+    /// Takes permissions from the bot.
+    pub fn remove_permissions(&self, guild: &str, permissions: u64) {
+        self.lock().guilds.get_mut(guild).unwrap().permissions &= !permissions;
+    }
+
+    /// Requests the connections to connect again (op 7).
+    pub fn reconnect(&self) {
+        self.lock().order(|| GatewayOrder::Send(json!({ "op": 7, "d": null }).to_string()));
+    }
+
+    /// Declares the sessions invalid (op 9). A session that is not resumable is forgotten.
+    pub fn invalidate(&self, is_resumable: bool) {
+        let mut state = self.lock();
+        state.order(|| GatewayOrder::Send(json!({ "op": 9, "d": is_resumable }).to_string()));
+        if !is_resumable {
+            state.sessions.clear();
+        }
+    }
+
+    /// Ends the connections without a word. The sessions can be resumed.
+    pub fn drop_connections(&self) {
+        let mut state = self.lock();
+        state.order(|| GatewayOrder::Drop);
+        for session in state.sessions.values_mut() {
+            session.connection = None;
+        }
+    }
+
+    /// Closes the connections with a code.
+    pub fn close_connections(&self, code: u16) {
+        self.lock().order(|| GatewayOrder::Close(code, ""));
+    }
+
+    /// Sets how many sessions the bot may still begin today.
+    pub fn limit_session_starts(&self, remaining: u32) {
+        self.lock().starts_remaining = remaining;
+    }
+
+    fn plan(&self, route: &str, count: usize, kind: FakeDiscordFaultKind) {
+        self.lock().faults.push_back(FakeDiscordFault { route: route.to_owned(), count, kind });
+    }
+}
+
+impl FakeDiscordState {
+    /// Returns the first fault that matches, and counts its use.
+    pub(super) fn take_fault(&mut self, request: &str) -> Option<FakeDiscordFaultKind> {
+        let index = self.faults.iter().position(|fault| request.contains(&fault.route))?;
+        let fault = &mut self.faults[index];
+        fault.count -= 1;
+        let kind = fault.kind.clone();
+        if fault.count == 0 {
+            self.faults.remove(index);
+        }
+        Some(kind)
+    }
+
+    /// Gives an order to all connections.
+    fn order(&self, order: impl Fn() -> GatewayOrder) {
+        for session in self.sessions.values() {
+            session.order(order());
+        }
+    }
+}

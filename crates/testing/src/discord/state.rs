@@ -1,0 +1,317 @@
+//! What the platform knows, and the changes of it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::faults::FakeDiscordFault;
+use super::{APPLICATION_ID, BOT_ID, BOT_ROLE_ID, BOT_TOKEN, CHANNEL_ID, GUILD_ID, USER_ID};
+
+/// Beginning of the time that ids contain, in milliseconds since 1970.
+const ID_EPOCH: i64 = 1_420_070_400_000;
+/// Permissions to view, write, write in threads, link, attach, read the history, react.
+pub(super) const BOT_PERMISSIONS: u64 =
+    1 << 6 | 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16 | 1 << 31 | 1 << 38;
+/// Flag of an app whose message content intent is enabled.
+const MESSAGE_CONTENT_FLAG: u64 = 1 << 19;
+
+pub(super) const GUILDS: u64 = 1;
+pub(super) const GUILD_MESSAGES: u64 = 1 << 9;
+pub(super) const DIRECT_MESSAGES: u64 = 1 << 12;
+pub(super) const MESSAGE_CONTENT: u64 = 1 << 15;
+
+#[derive(Debug)]
+pub(super) struct FakeDiscordState {
+    pub(super) url: String,
+    pub(super) gateway_url: String,
+    pub(super) resume_url: String,
+    pub(super) token: Option<&'static str>,
+    pub(super) application_flags: u64,
+    pub(super) starts_remaining: u32,
+    pub(super) guilds: BTreeMap<String, FakeDiscordGuild>,
+    pub(super) channels: BTreeMap<String, FakeDiscordChannel>,
+    pub(super) roles: BTreeMap<String, FakeDiscordRole>,
+    /// All users are members of all guilds.
+    pub(super) users: BTreeMap<String, FakeDiscordUser>,
+    pub(super) messages: BTreeMap<u64, FakeDiscordMessage>,
+    /// Messages of the bot by nonce.
+    pub(super) nonces: HashMap<String, u64>,
+    /// Contents of files by the path of their address.
+    pub(super) files: HashMap<String, Vec<u8>>,
+    /// Commands by guild; empty for all guilds.
+    pub(super) commands: BTreeMap<String, Vec<Value>>,
+    /// Interactions by token.
+    pub(super) interactions: HashMap<String, FakeDiscordInteraction>,
+    pub(super) sessions: HashMap<String, FakeDiscordSession>,
+    pub(super) presence: Option<Value>,
+    pub(super) typing: HashMap<String, usize>,
+    pub(super) identified: usize,
+    pub(super) resumed: usize,
+    pub(super) requests: Vec<String>,
+    pub(super) faults: VecDeque<FakeDiscordFault>,
+    last_id: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeDiscordGuild {
+    pub(super) name: String,
+    /// Permissions of the bot.
+    pub(super) permissions: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct FakeDiscordChannel {
+    pub(super) guild: Option<String>,
+    pub(super) name: String,
+    /// Channel that contains the thread.
+    pub(super) parent: Option<String>,
+    /// The other user of a direct conversation.
+    pub(super) recipient: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeDiscordRole {
+    pub(super) guild: String,
+    pub(super) name: String,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeDiscordUser {
+    pub(super) name: String,
+    pub(super) is_bot: bool,
+    pub(super) roles: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct FakeDiscordMessage {
+    pub id: String,
+    pub channel: String,
+    pub author: String,
+    pub content: String,
+    pub nonce: Option<String>,
+    pub reply_to: Option<String>,
+    pub files: Vec<FakeDiscordFile>,
+    /// Rows of buttons, as the bot has sent them.
+    pub components: Value,
+    pub embeds: Value,
+    /// Emoji and user.
+    pub reactions: Vec<(String, String)>,
+    /// Users, roles and everyone: those who were notified.
+    pub mentioned_users: Vec<String>,
+    pub mentioned_roles: Vec<String>,
+    pub mentions_everyone: bool,
+    pub flags: u64,
+    pub edited_at: Option<Timestamp>,
+    /// Number of edits.
+    pub edits: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeDiscordFile {
+    pub id: String,
+    pub name: String,
+    pub media_type: String,
+    pub content: Vec<u8>,
+    pub url: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FakeDiscordInteraction {
+    pub(super) channel: String,
+    /// Type of the first answer.
+    pub(super) callback: Option<u64>,
+    /// Text that the person sees.
+    pub(super) text: Option<String>,
+    pub(super) flags: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeDiscordSession {
+    pub(super) intents: u64,
+    /// All events of the session as payloads; the number of an event is its position, from 1.
+    pub(super) events: Vec<String>,
+    pub(super) connection: Option<mpsc::UnboundedSender<GatewayOrder>>,
+}
+
+/// What a connection to the gateway does next.
+#[derive(Debug)]
+pub(super) enum GatewayOrder {
+    Send(String),
+    Close(u16, &'static str),
+    /// End the connection without a word.
+    Drop,
+}
+
+pub(super) fn new_state(url: String, gateway_url: String, resume_url: String) -> FakeDiscordState {
+    let user = |name: &str, is_bot: bool, roles: &[&str]| FakeDiscordUser {
+        name: name.to_owned(),
+        is_bot,
+        roles: roles.iter().map(|&role| role.to_owned()).collect(),
+    };
+    let general = FakeDiscordChannel {
+        guild: Some(GUILD_ID.to_owned()),
+        name: "general".to_owned(),
+        parent: None,
+        recipient: None,
+    };
+    let role = FakeDiscordRole { guild: GUILD_ID.to_owned(), name: "helpers".to_owned() };
+    FakeDiscordState {
+        url,
+        gateway_url,
+        resume_url,
+        token: Some(BOT_TOKEN),
+        application_flags: MESSAGE_CONTENT_FLAG,
+        starts_remaining: 1000,
+        guilds: [(
+            GUILD_ID.to_owned(),
+            FakeDiscordGuild { name: "farm".to_owned(), permissions: BOT_PERMISSIONS },
+        )]
+        .into(),
+        channels: [(CHANNEL_ID.to_owned(), general)].into(),
+        roles: [(BOT_ROLE_ID.to_owned(), role)].into(),
+        users: [
+            (BOT_ID.to_owned(), user("cowhand", true, &[BOT_ROLE_ID])),
+            (USER_ID.to_owned(), user("alice", false, &[])),
+        ]
+        .into(),
+        messages: BTreeMap::new(),
+        nonces: HashMap::new(),
+        files: HashMap::new(),
+        commands: BTreeMap::new(),
+        interactions: HashMap::new(),
+        sessions: HashMap::new(),
+        presence: None,
+        typing: HashMap::new(),
+        identified: 0,
+        resumed: 0,
+        requests: Vec::new(),
+        faults: VecDeque::new(),
+        last_id: 0,
+    }
+}
+
+impl FakeDiscordState {
+    /// Returns a new id. Ids contain the time and grow.
+    pub(super) fn new_id(&mut self) -> String {
+        let milliseconds = u64::try_from(Timestamp::now().as_millisecond() - ID_EPOCH).unwrap();
+        self.last_id = (self.last_id + 1).max(milliseconds << 22);
+        self.last_id.to_string()
+    }
+
+    pub(super) fn message(&self, id: &str) -> Option<&FakeDiscordMessage> {
+        self.messages.get(&id.parse().ok()?)
+    }
+
+    pub(super) fn message_mut(&mut self, id: &str) -> Option<&mut FakeDiscordMessage> {
+        self.messages.get_mut(&id.parse().ok()?)
+    }
+
+    pub(super) fn guild_of(&self, channel: &str) -> Option<String> {
+        self.channels.get(channel)?.guild.clone()
+    }
+
+    /// Stores a message with a new id, and sends its event. `allowed` limits the mentions, as in a request.
+    pub(super) fn add_message(&mut self, mut message: FakeDiscordMessage, allowed: Option<&Value>) -> String {
+        message.id = self.new_id();
+        self.set_mentions(&mut message, allowed);
+        for file in &mut message.files {
+            self.last_id += 1;
+            file.id = self.last_id.to_string();
+            let path = format!("/attachments/{}/{}/{}", message.channel, file.id, file.name);
+            file.url = format!("{}{path}", self.url);
+            self.files.insert(path, file.content.clone());
+        }
+        let id = message.id.clone();
+        self.messages.insert(id.parse().unwrap(), message);
+        self.send_message_event("MESSAGE_CREATE", &id);
+        id
+    }
+
+    /// Sends the event of a message to all sessions, without its content if a session may not see it.
+    pub(super) fn send_message_event(&mut self, event: &str, id: &str) {
+        let message = self.message(id).unwrap().clone();
+        let guild = self.guild_of(&message.channel);
+        let mut full = self.message_json(&message);
+        full["nonce"] = json!(message.nonce);
+        if let Some(guild) = &guild {
+            full["guild_id"] = json!(guild);
+            full["member"] = self.member_json(&message.author);
+        }
+        let mut reduced = full.clone();
+        reduced["content"] = json!("");
+        for list in ["attachments", "embeds", "components"] {
+            reduced[list] = json!([]);
+        }
+        let is_visible = guild.is_none()
+            || message.author == BOT_ID
+            || message.mentioned_users.iter().any(|user| user == BOT_ID);
+        let intent = if guild.is_some() { GUILD_MESSAGES } else { DIRECT_MESSAGES };
+        self.send_event(event, intent, |intents| {
+            if is_visible || intents & MESSAGE_CONTENT != 0 { full.clone() } else { reduced.clone() }
+        });
+    }
+
+    /// Sends an event to the sessions with an intent; 0 for all sessions.
+    pub(super) fn send_event(&mut self, event: &str, intent: u64, data: impl Fn(u64) -> Value) {
+        for session in self.sessions.values_mut() {
+            if session.intents & intent == intent {
+                session.send(event, &data(session.intents));
+            }
+        }
+    }
+
+    fn set_mentions(&self, message: &mut FakeDiscordMessage, allowed: Option<&Value>) {
+        let kinds = allowed.and_then(|allowed| allowed["parse"].as_array());
+        let may = |kind: &str| {
+            allowed.is_none() || kinds.is_some_and(|kinds| kinds.iter().any(|value| value == kind))
+        };
+        let content = &message.content;
+        let is_in = |notation: String| content.contains(&notation);
+        if may("users") {
+            let users =
+                self.users.keys().filter(|id| is_in(format!("<@{id}>")) || is_in(format!("<@!{id}>")));
+            message.mentioned_users = users.cloned().collect();
+        }
+        if may("roles") {
+            let roles = self.roles.keys().filter(|id| is_in(format!("<@&{id}>")));
+            message.mentioned_roles = roles.cloned().collect();
+        }
+        message.mentions_everyone =
+            may("everyone") && (content.contains("@everyone") || content.contains("@here"));
+        let pings_author = allowed.is_none_or(|allowed| allowed["replied_user"] == true);
+        let replied = message.reply_to.as_ref().and_then(|id| self.message(id));
+        if let Some(replied) = replied.filter(|_| pings_author)
+            && !message.mentioned_users.contains(&replied.author)
+        {
+            message.mentioned_users.push(replied.author.clone());
+        }
+    }
+
+    pub(super) fn application_json(&self) -> Value {
+        json!({ "id": APPLICATION_ID, "name": "cowhand", "flags": self.application_flags, "description": "" })
+    }
+}
+
+impl FakeDiscordSession {
+    pub(super) fn send(&mut self, event: &str, data: &Value) {
+        let number = self.events.len() + 1;
+        let payload = json!({ "op": 0, "t": event, "s": number, "d": data }).to_string();
+        self.events.push(payload.clone());
+        self.order(GatewayOrder::Send(payload));
+    }
+
+    /// Gives an order to the connection, if there is one.
+    pub(super) fn order(&self, order: GatewayOrder) {
+        if let Some(connection) = &self.connection {
+            let _ = connection.send(order);
+        }
+    }
+}
+
+/// Returns the time at which an object was made.
+pub(super) fn time_of(id: &str) -> Timestamp {
+    let milliseconds = i64::try_from(id.parse::<u64>().unwrap() >> 22).unwrap();
+    Timestamp::from_millisecond(milliseconds + ID_EPOCH).unwrap()
+}
