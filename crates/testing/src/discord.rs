@@ -94,7 +94,8 @@ impl FakeDiscord {
 
     /// Waits until the gateway has a connection with an active session.
     pub async fn wait_for_connection(&self) {
-        self.wait_for("a connection to the gateway", |fake| (fake.open_connections() > 0).then_some(())).await;
+        self.wait_for("a connection to the gateway", |fake| (fake.open_connections() > 0).then_some(()))
+            .await;
     }
 
     /// Waits until a channel has this number of messages of the bot, and returns them.

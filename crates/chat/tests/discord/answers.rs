@@ -27,11 +27,7 @@ fn commands() -> Vec<SlashCommand> {
 }
 
 fn with_commands(fake: &FakeDiscord, guild: Option<&str>) -> DiscordSettings {
-    DiscordSettings {
-        commands: commands(),
-        command_guild: guild.map(str::to_owned),
-        ..settings(fake)
-    }
+    DiscordSettings { commands: commands(), command_guild: guild.map(str::to_owned), ..settings(fake) }
 }
 
 async fn running() -> Running {
@@ -89,8 +85,7 @@ async fn a_command_is_answered_in_private() {
     assert_eq!((call.name.as_str(), call.argument.as_str()), ("skill", "a some text"));
     assert_eq!((&call.place, call.user.id.as_str(), &call.user.roles), (&general(), USER_ID, &vec![role]));
     let long = "x".repeat(5000);
-    let (text, _) =
-        tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, &long));
+    let (text, _) = tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, &long));
     assert_eq!(text.chars().count(), 2000);
     assert_eq!(fake.announced_answers(), 0);
     assert_eq!(fake.suggestions(USER_ID, CHANNEL_ID, "skill", "name").await, "");
@@ -107,8 +102,7 @@ async fn a_late_answer_is_announced_first() {
     );
     assert_eq!(text, "better late than never");
     // The receiver drops the reply.
-    let (text, ()) =
-        tokio::join!(fake.slash(USER_ID, &thread, "help", &[]), answer_late(&mut running, None));
+    let (text, ()) = tokio::join!(fake.slash(USER_ID, &thread, "help", &[]), answer_late(&mut running, None));
     assert_eq!(text, "There is no answer. Try again.");
 }
 
@@ -134,8 +128,7 @@ async fn a_lost_answer_to_a_callback_is_repeated() {
     let mut running = running().await;
     let fake = running.fake.clone();
     fake.fail_after_effect("/callback", 1, 502);
-    let (text, _) =
-        tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, "once"));
+    let (text, _) = tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, "once"));
     assert_eq!(text, "once");
 }
 
@@ -143,11 +136,8 @@ async fn a_lost_answer_to_a_callback_is_repeated() {
 async fn buttons_have_values_that_anybody_can_forge() {
     let mut running = connected().await;
     let fake = running.fake.clone();
-    let button = Button {
-        label: "Approve".to_owned(),
-        value: "ask-1:yes".to_owned(),
-        style: ButtonStyle::Approve,
-    };
+    let button =
+        Button { label: "Approve".to_owned(), value: "ask-1:yes".to_owned(), style: ButtonStyle::Approve };
     let post = Post { buttons: vec![button], ..post_of("k1", "May I?") };
     let message = running.connector.post(&post).await.unwrap().id;
     running.next_message().await;
@@ -164,8 +154,7 @@ async fn buttons_have_values_that_anybody_can_forge() {
     );
     assert_eq!(press_of(event).value, "ask-2:yes");
     // A reply without text changes nothing that the person sees.
-    let (text, event) =
-        tokio::join!(fake.press(USER_ID, CHANNEL_ID, &message, "ask-1:yes"), running.next());
+    let (text, event) = tokio::join!(fake.press(USER_ID, CHANNEL_ID, &message, "ask-1:yes"), running.next());
     assert_eq!((text.as_str(), press_of(event).user.name.as_str()), ("", "alice"));
 }
 

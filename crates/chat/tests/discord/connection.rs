@@ -138,9 +138,7 @@ async fn a_used_up_limit_of_sessions_is_respected() {
     let settings = settings(&fake);
     let running = start(fake, settings);
     let mut state = running.connector.state();
-    let is_limited = |state: &ConnectionState| {
-        matches!(state, ConnectionState::Connecting { problem: Some(problem) } if problem.contains("too often"))
-    };
+    let is_limited = |state: &ConnectionState| matches!(state, ConnectionState::Connecting { problem: Some(problem) } if problem.contains("too often"));
     state.wait_for(is_limited).await.unwrap();
     let (fake, end) = running.stop().await;
     assert_eq!((fake.connections(), end), ((0, 0), ConnectionEnd::Stopped));
@@ -156,9 +154,7 @@ async fn a_dropped_receiver_ends_the_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bot_shows_its_presence() {
-    for (kind, field, number) in
-        [(ActivityKind::Watching, "name", 3), (ActivityKind::Custom, "state", 4)]
-    {
+    for (kind, field, number) in [(ActivityKind::Watching, "name", 3), (ActivityKind::Custom, "state", 4)] {
         let fake = FakeDiscord::start().await;
         let settings = DiscordSettings { presence: Some((kind, "the herd".to_owned())), ..settings(&fake) };
         let mut running = start(fake, settings);
@@ -175,7 +171,8 @@ async fn the_token_is_not_shown() {
     let connector = DiscordConnector::new(settings.clone()).unwrap();
     assert!(!format!("{settings:?} {connector:?}").contains(BOT_TOKEN));
     for token in ["", "a\nb"] {
-        let error = DiscordConnector::new(DiscordSettings { bot_token: token.to_owned(), ..settings.clone() });
+        let error =
+            DiscordConnector::new(DiscordSettings { bot_token: token.to_owned(), ..settings.clone() });
         assert!(matches!(error, Err(ChatError::Revoked { .. })), "{error:?}");
     }
     drop(fake);

@@ -13,8 +13,7 @@ async fn a_message_has_readable_text_and_its_author() {
     let fake = &running.fake;
     let (bob, role) = (fake.add_user("bob"), fake.add_role(GUILD_ID, "testers"));
     fake.give_role(GUILD_ID, USER_ID, &role);
-    let text =
-        format!("<@{BOT_ID}> ask <@{bob}> of <@&{role}> in <#{CHANNEL_ID}> <:ok:123456789012345678>");
+    let text = format!("<@{BOT_ID}> ask <@{bob}> of <@&{role}> in <#{CHANNEL_ID}> <:ok:123456789012345678>");
     let id = fake.say(CHANNEL_ID, USER_ID, &text);
     let message = running.next_message().await;
     assert_eq!(message.text, "ask @bob of @testers in #general :ok:");

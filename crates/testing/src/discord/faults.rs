@@ -16,7 +16,10 @@ pub(super) struct FakeDiscordFault {
 
 #[derive(Debug, Clone)]
 pub(super) enum FakeDiscordFaultKind {
-    RateLimit { retry_after: f64, is_global: bool },
+    RateLimit {
+        retry_after: f64,
+        is_global: bool,
+    },
     /// Answers with this status instead of executing the request.
     Status(u16),
     /// Executes the request, and answers with this status.

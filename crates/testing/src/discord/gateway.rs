@@ -31,9 +31,8 @@ async fn connection(stream: TcpStream, state: Shared, is_for_resuming: bool) {
         return close(&mut socket, 4012, "Invalid version or encoding.").await;
     }
     let (orders, mut received) = mpsc::unbounded_channel();
-    let _ = orders.send(GatewayOrder::Send(
-        json!({ "op": 10, "d": { "heartbeat_interval": HEARTBEAT } }).to_string(),
-    ));
+    let _ = orders
+        .send(GatewayOrder::Send(json!({ "op": 10, "d": { "heartbeat_interval": HEARTBEAT } }).to_string()));
     loop {
         tokio::select! {
             order = received.recv() => match order {
@@ -139,12 +138,7 @@ impl FakeDiscordState {
         self.sessions.insert(session_id, session);
     }
 
-    fn resume(
-        &mut self,
-        data: &Value,
-        orders: &mpsc::UnboundedSender<GatewayOrder>,
-        is_for_resuming: bool,
-    ) {
+    fn resume(&mut self, data: &Value, orders: &mpsc::UnboundedSender<GatewayOrder>, is_for_resuming: bool) {
         let send = |order| {
             let _ = orders.send(order);
         };

@@ -371,8 +371,9 @@ impl FakeDiscordState {
 
 /// Returns the error of a message that is too large.
 fn refusal(payload: &Value) -> Option<Answered> {
-    let invalid =
-        |what: &str| Some((400, json!({ "message": "Invalid Form Body", "code": 50035, "errors": { what: "too long" } })));
+    let invalid = |what: &str| {
+        Some((400, json!({ "message": "Invalid Form Body", "code": 50035, "errors": { what: "too long" } })))
+    };
     let length = |value: &Value| value.as_str().unwrap_or_default().chars().count();
     if length(&payload["content"]) > MOST_CHARACTERS {
         return invalid("content");
@@ -414,7 +415,8 @@ fn respond(line: &str, (status, body): Answered) -> Response {
 }
 
 fn rate_limited(line: &str, retry_after: f64, is_global: bool) -> Response {
-    let body = json!({ "message": "You are being rate limited.", "retry_after": retry_after, "global": is_global });
+    let body =
+        json!({ "message": "You are being rate limited.", "retry_after": retry_after, "global": is_global });
     let mut builder = Response::builder()
         .status(429)
         .header("content-type", "application/json")
