@@ -32,7 +32,7 @@ mod rest;
 mod wire;
 
 pub use command::{SlashCommand, SlashOption};
-use delivery::Delivery;
+use delivery::EventDelivery;
 use directory::{Directory, conversation_of};
 use gateway::GatewayReader;
 use rest::{DiscordRest, PLATFORM, RestError, RestRequest};
@@ -111,7 +111,7 @@ impl DiscordConnector {
             bot: None,
             registration: JoinSet::new(),
         };
-        let delivery = Delivery::new(Arc::clone(&self.rest), Arc::clone(&self.directory), events.clone());
+        let delivery = EventDelivery::new(Arc::clone(&self.rest), Arc::clone(&self.directory), events.clone());
         let mut revoked = self.rest.revoked();
         tokio::select! {
             end = reader.read() => end,

@@ -28,7 +28,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(super) struct EventDelivery {
     rest: Arc<DiscordRest>,
     directory: Arc<Directory>,
     events: mpsc::Sender<ReceivedEvent>,
@@ -56,7 +56,7 @@ struct DeletedMessages {
     ids: Vec<String>,
 }
 
-impl Delivery {
+impl EventDelivery {
     pub(super) fn new(
         rest: Arc<DiscordRest>,
         directory: Arc<Directory>,

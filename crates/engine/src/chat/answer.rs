@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::bot::Bot;
 use super::context::ChatContext;
-use super::job_output::JobOutput;
+use super::job_output::OutputPosts;
 use super::posts::ChatReply;
 use crate::schedule_view::why_of;
 use cowhand_store::{ChatAnswer, LedgerRow, StoreError};
@@ -115,7 +115,7 @@ impl Posting<'_> {
         let is_over = matches!(history.job.state(), JobState::Ended { .. });
         let Some(attempt) = history.attempts.last() else { return self.post_end(&history.job).await };
         if attempt.node == self.context.node() {
-            return JobOutput::begin(self, id).await?.post().await;
+            return OutputPosts::begin(self, id).await?.post().await;
         }
         if !is_over || store.is_node_running(attempt.node.clone()).await? {
             return Ok(AnswerStep::Later);

@@ -29,7 +29,7 @@ const TYPING_EVERY: Duration = Duration::from_secs(8);
 const REVOKED_WAIT: Duration = Duration::from_secs(30);
 
 /// The output of one job, and how much of it is posted.
-pub(super) struct JobOutput<'a, 'b> {
+pub(super) struct OutputPosts<'a, 'b> {
     posting: &'a mut Posting<'b>,
     job: JobId,
     renderer: OutputRenderer,
@@ -42,7 +42,7 @@ pub(super) struct JobOutput<'a, 'b> {
     typed_at: Option<Instant>,
 }
 
-impl<'a, 'b> JobOutput<'a, 'b> {
+impl<'a, 'b> OutputPosts<'a, 'b> {
     /// Begins the output of a job, or continues it where this node has stopped.
     pub(super) async fn begin(posting: &'a mut Posting<'b>, job: &JobId) -> Result<Self, StoreError> {
         let node = posting.context.node();

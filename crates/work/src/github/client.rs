@@ -15,7 +15,7 @@ use super::advice;
 use super::auth::{ApiAuth, Secret};
 use super::cache::PageCache;
 use super::limits::{RateLimitKind, extract_rate_limit_info};
-use super::models::Refusal;
+use super::models::RefusalBody;
 use super::quota::Meter;
 use super::response::{ApiResponse, read_body};
 use super::retry::{Repeat, RetryOptions, calculate_backoff_delay, next_delay};
@@ -244,7 +244,7 @@ impl GitHubClient {
     }
 
     fn refused(&self, call: &ApiRequest, reply: &ApiResponse, token: &Secret) -> GitHubApiError {
-        let message = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.message);
+        let message = serde_json::from_slice::<RefusalBody>(&reply.body).map(|refusal| refusal.message);
         let message = message.unwrap_or_else(|_| String::from_utf8_lossy(&reply.body).into_owned());
         let message = cowhand_core::cut::cut(token.mask(&message).trim(), 0, 300);
         let rate_limit = extract_rate_limit_info(&reply.headers).map(Box::new);

@@ -119,7 +119,7 @@ pub(super) struct App {
 
 /// Body of an answer that refuses a request.
 #[derive(Debug, Deserialize)]
-pub(super) struct Refusal {
+pub(super) struct RefusalBody {
     #[serde(default)]
     pub(super) message: String,
 }
