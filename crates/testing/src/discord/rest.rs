@@ -398,7 +398,7 @@ fn unknown() -> Answered {
 
 /// Returns the name of the limit of a route.
 fn bucket_of(line: &str) -> String {
-    line.chars().filter(|letter| letter.is_ascii_alphabetic()).collect()
+    line.chars().filter(char::is_ascii_alphabetic).collect()
 }
 
 fn respond(line: &str, (status, body): Answered) -> Response {
