@@ -111,7 +111,8 @@ impl DiscordConnector {
             bot: None,
             registration: JoinSet::new(),
         };
-        let delivery = EventDelivery::new(Arc::clone(&self.rest), Arc::clone(&self.directory), events.clone());
+        let delivery =
+            EventDelivery::new(Arc::clone(&self.rest), Arc::clone(&self.directory), events.clone());
         let mut revoked = self.rest.revoked();
         tokio::select! {
             end = reader.read() => end,

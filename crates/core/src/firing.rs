@@ -1,15 +1,184 @@
-//! Creation of the job of a firing, with its rendered prompt.
+//! From an occurrence of a trigger to its firing: the decision about it, the note for the ledger, and the job with its
+//! rendered prompt.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::actor::Actor;
+use crate::duration;
+use crate::id::ScheduleId;
 use crate::job::{NewJob, TriggerType};
+use crate::policy::{ClosedBy, Misfire, Timing};
 use crate::prompt::{self, AuthorTrust, Context, PromptAuthor, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
+use crate::schedule::{FiringOutcome, SkipReason};
 use crate::trigger::{ClockTrigger, FiringContext, FiringKey, Task, TriggerKind};
 use crate::trust::Treatment;
 use crate::work::WorkItem;
 use crate::work_source::ConfiguredSource;
+
+/// An occurrence with the decision about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewFiring {
+    pub schedule: ScheduleId,
+    pub key: FiringKey,
+    pub due: Timestamp,
+    pub decision: Decision,
+    /// Note for the ledger.
+    pub note: Option<String>,
+}
+
+/// Decision about an occurrence. `Run` creates exactly one job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    Run(NewJob),
+    /// The firing has to be prepared: its jobs depend on a work source, on trust or on a command.
+    Prepare(FiringContext),
+    Skip(SkipReason),
+    Miss,
+    Coalesce,
+}
+
+impl Decision {
+    pub const fn outcome(&self) -> FiringOutcome {
+        match self {
+            Self::Run(_) => FiringOutcome::Ran,
+            Self::Prepare(_) => FiringOutcome::Preparing,
+            Self::Skip(reason) => FiringOutcome::Skipped(*reason),
+            Self::Miss => FiringOutcome::Missed,
+            Self::Coalesce => FiringOutcome::Coalesced,
+        }
+    }
+}
+
+/// The schedule of an occurrence, its agent, and who caused the occurrence.
+#[derive(Debug, Clone)]
+pub struct Dispatch<'a> {
+    pub agent: &'a Agent,
+    pub schedule: &'a Schedule,
+    /// Actor who requested the firing, if there is one.
+    pub by: Option<Actor>,
+}
+
+/// What the planner decided about a due time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DueOutcome {
+    pub due: Timestamp,
+    pub outcome: FiringOutcome,
+    /// True if the due time was missed and runs now because of `misfire`.
+    pub by_misfire: bool,
+    /// True if the firing was due earlier and waited until the calendar of its schedule allowed it.
+    pub after_hours: bool,
+}
+
+impl Dispatch<'_> {
+    /// Decides what happens to an occurrence that the clock did not cause.
+    pub fn firing(&self, key: FiringKey, firing_context: FiringContext, now: Timestamp) -> NewFiring {
+        let (decision, note) = self.decision(&key, None, firing_context, now);
+        NewFiring { schedule: self.schedule.id, key, due: now, decision, note }
+    }
+
+    /// Decides what happens to a due time, after the planner.
+    pub fn clock_firing(&self, key: FiringKey, planned: DueOutcome, now: Timestamp) -> NewFiring {
+        let DueOutcome { due, outcome, by_misfire, after_hours } = planned;
+        let schedule = self.schedule;
+        let (decision, refused) = match outcome {
+            FiringOutcome::Ran | FiringOutcome::Preparing => {
+                let firing_context = FiringContext::by_clock(schedule, &key, due);
+                self.decision(&key, Some(due), firing_context, now)
+            }
+            FiringOutcome::Skipped(reason) => (Decision::Skip(reason), calendar_note(schedule, reason, due)),
+            FiringOutcome::Missed => (Decision::Miss, Some(missed_note(&schedule.timing))),
+            FiringOutcome::Coalesced => (Decision::Coalesce, None),
+        };
+        let misfire = by_misfire.then(|| make_up_note(schedule.timing.misfire));
+        let waited = after_hours.then(|| calendar_wait_note(schedule, due));
+        NewFiring { schedule: schedule.id, key, due, decision, note: misfire.or(refused).or(waited) }
+    }
+
+    /// Returns the decision (the occurrence runs, is prepared first, or is skipped and recorded) and the note for the
+    /// ledger. A firing by hand is never skipped.
+    fn decision(
+        &self,
+        key: &FiringKey,
+        due: Option<Timestamp>,
+        firing_context: FiringContext,
+        now: Timestamp,
+    ) -> (Decision, Option<String>) {
+        match self.refusal(key, &firing_context, now).filter(|_| !key.is_by_hand()) {
+            Some((reason, note)) => (Decision::Skip(reason), note),
+            None if self.schedule.needs_preparing(self.agent) => {
+                (Decision::Prepare(FiringContext { by: self.by.clone(), ..firing_context }), None)
+            }
+            None => {
+                let (schedule, zone) = (Some(self.schedule), self.schedule.zone.time_zone());
+                let firing_context = &firing_context;
+                let firing = Firing { agent: self.agent, schedule, key, due, firing_context, zone };
+                let note = firing_context.confined.as_deref().map(confined_note);
+                (Decision::Run(firing.job(None, now)), note)
+            }
+        }
+    }
+
+    fn refusal(
+        &self,
+        key: &FiringKey,
+        firing_context: &FiringContext,
+        now: Timestamp,
+    ) -> Option<(SkipReason, Option<String>)> {
+        let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
+        if key.event().is_some() && firing_context.task.ends_a_cycle() {
+            Some((SkipReason::Filtered, Some(BY_TRIGGER_LIMIT.to_owned())))
+        } else if !self.schedule.passes_filter(firing_context) {
+            Some((SkipReason::Filtered, Some(BY_FILTER.to_owned())))
+        } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {
+            Some((SkipReason::OutsideHours, timing.closed_by(now, zone).map(ClosedBy::sentence)))
+        } else {
+            None
+        }
+    }
+}
+
+pub const BY_FILTER: &str = "its `filter` rejected it";
+pub const BY_TRIGGER_LIMIT: &str = "too many schedules in a row have triggered each other";
+/// Start of the note of a firing that was missed and runs now.
+pub const MISSED: &str = "its time was missed";
+/// Start of the note of a firing that was due at a time that the calendar of its schedule excludes.
+pub const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
+
+/// Formats the note for the ledger about a firing whose text is not trusted.
+pub fn confined_note(why: &str) -> String {
+    format!("in the strict sandbox: {why}")
+}
+
+/// Returns the note of a missed firing that runs because of the misfire policy.
+fn make_up_note(misfire: Misfire) -> String {
+    let policy = misfire.as_str();
+    format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
+}
+
+/// Returns the note of a firing that waited for the calendar of its schedule. The calendar may have been changed since
+/// then.
+fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
+    match schedule.timing.closed_by(due, schedule.zone.time_zone()) {
+        Some(_) => format!("{AFTER_HOURS} to open"),
+        None => format!("{AFTER_HOURS}, which was changed and no longer excludes this time"),
+    }
+}
+
+/// Returns the note of a firing that was missed and does not run.
+fn missed_note(timing: &Timing) -> String {
+    match timing.latest().filter(|_| timing.misfire != Misfire::Skip) {
+        Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::rounded(latest)),
+        None => "`misfire: skip` drops missed firings".to_owned(),
+    }
+}
+
+/// Returns the note of a firing that the calendar of its schedule does not allow; `None` for any other skip reason.
+fn calendar_note(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Option<String> {
+    let closed = schedule.timing.closed_by(due, schedule.zone.time_zone());
+    closed.filter(|_| reason == SkipReason::OutsideHours).map(ClosedBy::sentence)
+}
 
 /// A firing from which jobs are created.
 #[derive(Debug, Clone, Copy)]

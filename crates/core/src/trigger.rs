@@ -321,6 +321,20 @@ pub struct Task {
     pub metadata: IndexMap<String, String>,
 }
 
+/// Key of the metadata of a task with the number of schedules that triggered each other before this task.
+pub const TRIGGERED_IN_A_ROW: &str = "chain_length";
+/// If this many schedules have triggered each other in a row, the next firing counts as part of a cycle and is skipped.
+pub const MAX_TRIGGERED_IN_A_ROW: u32 = 10;
+
+impl Task {
+    /// Returns whether too many schedules have triggered each other in a row. This ends a cycle that the check of the
+    /// config could not detect.
+    pub(crate) fn ends_a_cycle(&self) -> bool {
+        let in_a_row = self.metadata.get(TRIGGERED_IN_A_ROW).and_then(|length| length.parse().ok());
+        in_a_row.is_some_and(|length: u32| length >= MAX_TRIGGERED_IN_A_ROW)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TriggerError {
     #[error("a delay needs exactly one of `run_at` (an RFC 3339 time) and `in` (for example 2h)")]

@@ -16,9 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{
-    AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED, passed_while_off_sentence,
-};
+pub(crate) use notes::{BY_CHAT, BY_EVENTS, passed_while_off_sentence};
 pub use notes::{RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
 
 /// State of a schedule.

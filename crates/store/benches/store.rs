@@ -11,11 +11,12 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
-use cowhand_store::{Decision, NewFiring, Store};
+use cowhand_store::Store;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 

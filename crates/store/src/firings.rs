@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
 use cowhand_core::plan::Snapshot;
@@ -58,40 +59,6 @@ statements! {
             where firing_key is null and id in (select value from json_each($1))"
         postgres "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where firing_key is null and id = any (array(select json_array_elements_text(($1::text)::json)))";
-}
-
-/// An occurrence with the decision about it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewFiring {
-    pub schedule: ScheduleId,
-    pub key: FiringKey,
-    pub due: Timestamp,
-    pub decision: Decision,
-    /// Note for the ledger.
-    pub note: Option<String>,
-}
-
-/// Decision about a firing. `Run` creates exactly one job.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Decision {
-    Run(NewJob),
-    /// The firing has to be prepared: its jobs depend on a work source, on trust or on a command.
-    Prepare(FiringContext),
-    Skip(SkipReason),
-    Miss,
-    Coalesce,
-}
-
-impl Decision {
-    const fn outcome(&self) -> FiringOutcome {
-        match self {
-            Self::Run(_) => FiringOutcome::Ran,
-            Self::Prepare(_) => FiringOutcome::Preparing,
-            Self::Skip(reason) => FiringOutcome::Skipped(*reason),
-            Self::Miss => FiringOutcome::Missed,
-            Self::Coalesce => FiringOutcome::Coalesced,
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

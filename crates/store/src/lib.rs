@@ -97,10 +97,7 @@ pub use database::sqlite::SQLITE_READERS;
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
 pub use events::ChangedAgents;
 pub use failures::{FailedItemState, ItemFailures};
-pub use firings::{
-    Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
-    TakePreparing,
-};
+pub use firings::{Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, Preparation, Prepared, TakePreparing};
 pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};

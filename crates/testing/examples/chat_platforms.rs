@@ -104,7 +104,14 @@ async fn on_slack(fake: &FakeSlack, verb: &str, rest: &str) {
         "file" => {
             known(first);
             let (name, content) = read_file(second);
-            let ts = fake.say_with_file(SLACK_CHANNEL, first, &mentions(third), &name, media_type(&name), &content);
+            let ts = fake.say_with_file(
+                SLACK_CHANNEL,
+                first,
+                &mentions(third),
+                &name,
+                media_type(&name),
+                &content,
+            );
             println!("{ts}");
         }
         "edit" => fake.edit(SLACK_CHANNEL, first, &mentions(word(rest).1)),

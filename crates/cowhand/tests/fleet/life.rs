@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
-use cowhand::store::{Decision, NewFiring, Store};
+use cowhand::store::Store;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::Occurrence;

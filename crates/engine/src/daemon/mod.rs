@@ -1,6 +1,5 @@
 //! The daemon loop: wait, plan, act.
 
-mod agenda;
 mod containers;
 mod ending;
 mod firing;
@@ -56,7 +55,6 @@ use crate::secrets::{self, kept, redactor_over};
 use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
 use crate::trigger::Registry;
-use agenda::Agenda;
 use cowhand_run::spawner;
 use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::blocking::run_blocking;
@@ -64,7 +62,7 @@ use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::memory::return_free_memory;
 use cowhand_system::panic;
-use tick::{ImmediateStarter, Startable};
+use tick::{Agenda, ImmediateStarter, Startable};
 use triggers::Triggers;
 use view_writer::ViewWriter;
 
@@ -272,9 +270,7 @@ impl Daemon {
         self.agenda.note(changed, &self.engine.plan_requests);
         if self.agenda.take_all() {
             let agents = tick::all_agents(&self.engine.store, roster).await;
-            return agents
-                .map(|agents| agenda::groups(roster, agents))
-                .inspect_err(|_| self.agenda.plan_all());
+            return agents.map(|agents| tick::groups(roster, agents)).inspect_err(|_| self.agenda.plan_all());
         }
         Ok(self.agenda.take_due(roster, now))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cowhand_core::delivery::{Delivery, Message, Reception};
-use cowhand_core::firing::Firing;
+use cowhand_core::firing::{Decision, Dispatch, Firing, NewFiring};
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
 use cowhand_core::roster::Schedule;
@@ -13,8 +13,7 @@ use jiff::tz::TimeZone;
 
 use super::{Fleet, FleetError};
 use crate::schedule_view::{BY_CHAT, BY_EVENTS};
-use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{ChatEdit, Decision, Fired, NewFiring};
+use cowhand_store::{ChatEdit, Fired, audit};
 
 /// Wait before an edit is tried again while the firing is prepared.
 const PREPARING_PAUSE: Duration = Duration::from_millis(200);
@@ -86,7 +85,7 @@ impl Fleet {
             let note = Some(note.to_owned());
             NewFiring { schedule: schedule.id, key, due: now, decision, note }
         } else {
-            Dispatch { agent, schedule, due: None }.firing(key, delivery.firing_context(now), now)
+            Dispatch { agent, schedule, by: audit::current() }.firing(key, delivery.firing_context(now), now)
         };
         let is_prepared_first = matches!(firing.decision, Decision::Prepare(_));
         Ok(match self.store().fire_once(firing, now).await? {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cowhand_core::firing;
+use cowhand_core::firing::{self, Dispatch};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
 use cowhand_core::prompt::{self, Template, Variables};
@@ -16,9 +16,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Fleet, FleetError};
-use crate::trigger::dispatch::Dispatch;
 use cowhand_run::runtime::{SessionChoice, description};
-use cowhand_store::Fired;
+use cowhand_store::{Fired, audit};
 
 /// A request to run a job now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -161,7 +160,8 @@ impl Fleet {
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
         let firing_context = trigger.firing_context(&key);
-        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), firing_context, now);
+        let firing =
+            Dispatch { agent, schedule, by: audit::current() }.firing(key.clone(), firing_context, now);
         let is_duplicate = match self.store().fire_once(firing, now).await? {
             Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::firing::Dispatch;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::plan::free_places;
 use cowhand_core::roster::{Agent, Schedule};
@@ -15,9 +16,8 @@ use tracing::{info, warn};
 use super::Fleet;
 use crate::context::Engine;
 use crate::lifecycle::Lifecycle;
-use crate::trigger::dispatch::Dispatch;
 use crate::trigger::wake::MIN_WAKE_INTERVAL;
-use cowhand_store::StoreError;
+use cowhand_store::{StoreError, audit};
 use cowhand_work::SourceOwner;
 
 impl Fleet {
@@ -85,7 +85,8 @@ async fn try_to_fire(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
         return Ok(false);
     }
     let (now, key) = (engine.clock.now(), Occurrence::Webhook { delivery_id: delivery }.key(0));
-    let firing = Dispatch { agent, schedule, due: None }.firing(key, FiringContext::default(), now);
+    let firing =
+        Dispatch { agent, schedule, by: audit::current() }.firing(key, FiringContext::default(), now);
     engine.store.fire_once(firing, now).await?;
     engine.nudge.notify_one();
     info!(agent = %agent.name, schedule = %schedule.name, "polls before the next poll is due");

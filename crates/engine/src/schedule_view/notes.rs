@@ -1,5 +1,6 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
+use cowhand_core::firing::{AFTER_HOURS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::plan::{
     AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, SlotWait, Snapshot, free_places,
@@ -411,12 +412,6 @@ pub fn why_of(
 /// Text in the note about a job whose retry is due. It comes directly after the failure of the last attempt.
 pub const RETRY_DUE: &str = "; the retry has been due";
 
-/// Start of the note of a firing that replaces a missed firing.
-pub(crate) const MISSED: &str = "its time was missed";
-
-/// Start of the note of a firing that was due at a time that the calendar of its schedule excludes.
-pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
-
 /// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
@@ -424,8 +419,6 @@ pub const WHEN_COMMAND: &str = "`when_command`";
 // have triggered each other in a row.
 pub(crate) const BY_EVENTS: &str = "its `events` rejected it";
 pub(crate) const BY_CHAT: &str = "its `platform`, `channels` or `patterns` rejected it";
-pub(crate) const BY_FILTER: &str = "its `filter` rejected it";
-pub(crate) const BY_TRIGGER_LIMIT: &str = "too many schedules in a row have triggered each other";
 const FILTERS: [&str; 9] = [
     BY_EVENTS,
     BY_CHAT,

@@ -10,7 +10,9 @@ use cowhand_core::event::Event;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
 use cowhand_core::roster::{EventListener, end_status};
-use cowhand_core::trigger::{CONFINED_KEY, LifecycleEvent, TriggerConfig};
+use cowhand_core::trigger::{
+    CONFINED_KEY, LifecycleEvent, MAX_TRIGGERED_IN_A_ROW, TRIGGERED_IN_A_ROW, TriggerConfig,
+};
 use tokio::sync::watch;
 
 use super::strategy::{Task, TriggerStrategy, stopped};
@@ -23,8 +25,6 @@ const EVENTS_PER_READ: u32 = 500;
 const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
 /// Longest wait before the next read, because other nodes write to the same log without a signal to this node.
 const READ_LOG_EVERY: Duration = Duration::from_secs(30);
-/// If this many schedules have triggered each other in a row, the next firing counts as part of a cycle and is skipped.
-const MAX_TRIGGERED_IN_A_ROW: u32 = 10;
 
 /// The strategy that follows the event log for one schedule.
 #[derive(Debug)]
@@ -166,18 +166,6 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
     ];
     let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
     Task { title: format!("{happened}: {}", event.subject()), metadata, ..Task::default() }
-}
-
-/// Key of the metadata with the number of schedules that triggered each other before this task.
-const TRIGGERED_IN_A_ROW: &str = "chain_length";
-
-/// Returns whether too many schedules have triggered each other in a row. This ends a cycle that the check of the
-/// config could not detect.
-pub(super) fn is_too_long(task: &Task) -> bool {
-    task.metadata
-        .get(TRIGGERED_IN_A_ROW)
-        .and_then(|length| length.parse().ok())
-        .is_some_and(|length: u32| length >= MAX_TRIGGERED_IN_A_ROW)
 }
 
 #[async_trait]

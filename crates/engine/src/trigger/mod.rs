@@ -5,7 +5,6 @@
 //! and [`contract`] tests a strategy.
 
 pub mod contract;
-pub(crate) mod dispatch;
 mod event;
 mod gh;
 mod github;

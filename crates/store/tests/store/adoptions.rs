@@ -1,5 +1,6 @@
 //! The history that a schedule takes over from its former name.
 
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::plan::{Action, LiveState, plan};
@@ -7,7 +8,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, FormerName, Roster, Schedule};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::Occurrence;
-use cowhand_store::{Decision, Fired, NewFiring, Store};
+use cowhand_store::{Fired, Store};
 
 use crate::conformance::{claim, fire};
 use crate::{HOURLY, TestDb, at, new_job, on_both, roster};

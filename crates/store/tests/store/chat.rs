@@ -4,8 +4,9 @@ use cowhand_core::ask::AskId;
 use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
-use cowhand_store::{ChatAnswer, ChatBotState, ChatEdit, Claim, Decision, Fired, NewFiring, TakePreparing};
+use cowhand_store::{ChatAnswer, ChatBotState, ChatEdit, Claim, Fired, TakePreparing};
 use jiff::SignedDuration;
 
 use crate::conformance::event_types;

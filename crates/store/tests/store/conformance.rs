@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobRecord, JobStatus, JobUsage, NewJob, Origin, Outcome,
@@ -14,9 +15,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, WaitingFiring};
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use cowhand_store::{
-    CancelOutcome, Claim, Decision, Fired, JobFilter, NewFiring, Settled, Store, StoreError,
-};
+use cowhand_store::{CancelOutcome, Claim, Fired, JobFilter, Settled, Store, StoreError};
 use jiff::SignedDuration;
 
 use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, no_such_job, on_both, roster, with_schedule};

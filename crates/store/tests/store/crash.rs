@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_store::{Decision, Fired, NewFiring};
+use cowhand_store::Fired;
 use tokio::task::JoinSet;
 
 use crate::{HOURLY, TestDb, at, cron_key, new_job, on_both, roster};

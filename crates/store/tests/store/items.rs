@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
@@ -20,7 +21,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::{HOURLY, TestDb, at, cron_key, hand_job, on_both, with_schedule};
-use cowhand_store::{Decision, Fired, NewFiring, Prepared, Removal};
+use cowhand_store::{Fired, Prepared, Removal};
 
 on_both! {
     of_racing_claims_one_takes_an_item,

@@ -1,11 +1,12 @@
 //! Leases: renewal, requeuing and expiry.
 
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{Job, JobState, JobStatus, JobUsage, MAX_REQUEUES, NotBegun};
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_store::{Decision, Fired, NewFiring, RequeueOutcome, Settled, Starter, Store};
+use cowhand_store::{Fired, RequeueOutcome, Settled, Starter, Store};
 use jiff::SignedDuration;
 
 use crate::conformance::{claim, completed, event_types, fire};

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
-use cowhand_store::{Claim, Decision, Fired, NewFiring, Settled};
+use cowhand_store::{Claim, Fired, Settled};
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 

@@ -1,11 +1,12 @@
 //! Retention: the rows that a removal deletes, the rows that stay, and the jobs that cannot be removed.
 
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::RetentionLimit;
-use cowhand_store::{Claim, Decision, Fired, JobFilter, NewFiring, Removal, Store, StoreError};
+use cowhand_store::{Claim, Fired, JobFilter, Removal, Store, StoreError};
 use jiff::SignedDuration;
 
 use crate::{TestDb, at, cron_key, hand_job, new_job, no_such_job, on_both, with_schedule};

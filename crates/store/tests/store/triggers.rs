@@ -1,11 +1,12 @@
 //! The verbs of triggers: lists, cursors, schedules that trigger each other, and triggers that give up.
 
 use cowhand_core::event::Event;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobState, NewJob};
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason, TriggerFailure};
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use cowhand_store::{Decision, Fired, NewFiring};
+use cowhand_store::Fired;
 
 use crate::conformance::{event_types, fire};
 use crate::{HOURLY, TestDb, at, new_job, no_such_job, on_both, roster, with_schedule};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cowhand_core::cut::cut;
-use cowhand_core::firing;
+use cowhand_core::firing::{self, confined_note};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
@@ -21,7 +21,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
-use crate::trigger::dispatch::confined_note;
 use cowhand_run::gate::{self, GateAnswer, printed_suffix};
 use cowhand_store::{NewItemClaim, Preparation, Prepared, TakeConditions, TakePreparing, audit};
 use cowhand_system::fault;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use cowhand_core::cut::cut;
+use cowhand_core::firing::Dispatch;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use tokio::sync::watch;
@@ -13,12 +14,11 @@ use uuid::Uuid;
 
 use super::pace::Pace;
 use crate::context::Engine;
-use crate::trigger::dispatch::Dispatch;
 use crate::trigger::{
     FatalTriggerError, Paced, StrategyContext, Task, TriggerServices, TriggerStrategy, find_in_error,
     is_stopped, retry_after, stopped, strategy,
 };
-use cowhand_store::{Fired, StoreError};
+use cowhand_store::{Fired, StoreError, audit};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
@@ -197,7 +197,7 @@ impl Runner {
             keys.into_iter().enumerate().collect()
         };
         fault::point("sighted");
-        let dispatch = Dispatch { agent, schedule, due: None };
+        let dispatch = Dispatch { agent, schedule, by: audit::current() };
         for part in open.chunks(MAX_FIRINGS_PER_TRANSACTION) {
             let now = self.engine.clock.now();
             let firing = |(index, key): &(usize, FiringKey)| {
