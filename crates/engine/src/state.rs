@@ -129,7 +129,8 @@ impl StateFolder {
     }
 
     /// Creates missing folders, accessible only by the owner, because prompts and output may contain anything. Refuses
-    /// a folder of another user and a folder with a symbolic link in it.
+    /// the folder if it, or an entry in it, belongs to another user, or if it contains a symbolic link that cowhand did
+    /// not make.
     pub fn create(&self) -> io::Result<()> {
         self.restore_modes();
         self.check()?;
@@ -150,7 +151,9 @@ impl StateFolder {
     pub fn check_files(&self) -> io::Result<()> {
         for path in [self.0.join("node"), self.0.join("job-key"), self.lock_file()] {
             match read_small(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(damaged(&path, &error)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(unreadable(&path, &error));
+                }
                 _ => {}
             }
         }
@@ -206,7 +209,7 @@ impl StateFolder {
                 file.persist(&path)?;
                 Ok(key)
             }
-            Err(error) => Err(damaged(&path, &error)),
+            Err(error) => Err(unreadable(&path, &error)),
         }
     }
 
@@ -219,7 +222,9 @@ impl StateFolder {
     /// Returns the id of this node. It stays the same after a restart, so that the daemon finds its own leases.
     pub fn node(&self) -> io::Result<String> {
         let path = self.0.join("node");
-        let text = |bytes| String::from_utf8(bytes).map_err(io::Error::other);
+        let text = |bytes| {
+            String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        };
         match read_small(&path).and_then(text) {
             Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
             Ok(_) => {
@@ -233,7 +238,7 @@ impl StateFolder {
                 file.persist(&path)?;
                 Ok(id)
             }
-            Err(error) => Err(damaged(&path, &error)),
+            Err(error) => Err(unreadable(&path, &error)),
         }
     }
 }
@@ -244,13 +249,16 @@ pub(crate) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     named_file::read(path, MAX_BYTES)
 }
 
-/// Adds the path of a file to the error of reading it. Every error except a denied permission means that the file is
-/// damaged.
-fn damaged(path: &Path, error: &io::Error) -> io::Error {
+/// Adds the path of a file to the error of reading it. Only some errors mean that the file is damaged: after others, for
+/// example too many open files, its removal would lose intact data.
+fn unreadable(path: &Path, error: &io::Error) -> io::Error {
+    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput, IsADirectory};
     let path = path.display();
     let message = match error.kind() {
-        io::ErrorKind::PermissionDenied => format!("cannot read {path}: {error}"),
-        _ => format!("{path} is damaged: {error}; remove it if no agent runs"),
+        FileTooLarge | InvalidData | InvalidInput | IsADirectory => {
+            format!("{path} is damaged: {error}; remove it if no agent runs")
+        }
+        _ => format!("cannot read {path}: {error}"),
     };
     io::Error::new(error.kind(), message)
 }

@@ -1,4 +1,5 @@
-//! Opens files that a person names: in the config, in a variable, or on the command line.
+//! Opens regular files by their path: files that a person names in the config, in a variable or on the command line, and
+//! files of the state folder.
 //!
 //! The path may be a symbolic link, as the paths of certbot's files are. The file must be regular: opening a named pipe
 //! would block, and reading a device may never end. Files in folders where an agent may write are opened with

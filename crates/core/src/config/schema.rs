@@ -49,7 +49,7 @@ pub(super) fn fleet_json() -> &'static Value {
 
 /// Closes an object, so that it accepts no other keys than its own.
 fn close(schema: &mut Map<String, Value>) {
-    // The variants of a flattened union do not list the keys of the object around them. Only that object is closed.
+    // A variant of a flattened union does not list the keys of the object that contains the union. If the variant were closed, it would refuse these keys. Therefore only the containing object is closed.
     if schema.remove(FLATTENED).is_some() {
         schema.remove("additionalProperties");
         return;

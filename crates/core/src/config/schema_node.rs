@@ -10,7 +10,7 @@ use super::allowed_keys::ObjectRules;
 use super::scalar::NumberRange;
 use super::schema::{SCHEMA, aliases_of};
 
-/// A schema. Each `$ref` is replaced by its definition, and a union of one schema and null by that schema.
+/// A schema. Each `$ref` is replaced by its definition. A union of one schema and null is replaced by this one schema.
 #[derive(Debug)]
 pub(super) struct SchemaNode {
     /// True if every value is accepted.
@@ -66,7 +66,8 @@ pub(super) struct Property {
     pub is_address: bool,
     pub is_partial: bool,
     pub is_fleet_only: bool,
-    /// Text of the warning that this key of herdctl has no effect: what to write instead, or why nothing is needed.
+    /// Last part of the warning about a key of herdctl that has no effect: what to write instead, or why nothing is
+    /// needed. None for all other keys.
     pub herdctl: Option<&'static str>,
     pub schema: SchemaRef,
 }
@@ -76,7 +77,7 @@ pub(super) struct Property {
 pub(super) struct SchemaRef(usize);
 
 impl SchemaRef {
-    /// Returns the node. A reference is made only by the compiler of the schema, so the node exists.
+    /// Returns the node. A reference is made only together with its node, so the node exists.
     pub(super) fn get(self) -> &'static SchemaNode {
         &SCHEMA.nodes()[self.0]
     }
@@ -219,8 +220,8 @@ fn is_open(schema: &Json) -> bool {
 /// Returns the kinds of value that a schema accepts.
 ///
 /// The `type` of the schema names them. A schema without `type` accepts objects if a tag distinguishes its variants,
-/// and strings if each variant is a constant. A schema with neither `type` nor variants also counts as a schema for
-/// strings: it has an `enum` or a `const`, or it is open. For every other union, the list is empty, and each variant
+/// and strings if each variant is a constant. A schema with neither `type` nor variants has
+/// an `enum` or a `const`, or is open; it counts as a schema for strings. For every other union, the list is empty, and each variant
 /// has its own kinds.
 fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {

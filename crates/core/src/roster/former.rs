@@ -50,7 +50,7 @@ impl fmt::Display for FormerName {
 
 impl Roster {
     /// Returns the possible former names of each new schedule that reads a list. A possible former name is the name of
-    /// a schedule that is no longer in the config and had the same trigger. That schedule belonged to the same agent,
+    /// a schedule that is no longer in the config and read the same list. That schedule belonged to the same agent,
     /// or to an agent that is no longer in the config. The schedule that ran last comes first.
     pub fn seem_renamed(&self, known: &[ScheduleRecord]) -> Vec<(ScheduleId, Vec<FormerName>)> {
         let before: HashSet<ScheduleId> = known.iter().map(|record| record.id).collect();
@@ -64,7 +64,7 @@ impl Roster {
             let is_new = |schedule: &&Schedule| !before.contains(&schedule.id);
             for schedule in agent.schedules.iter().filter(is_new).filter(|new| new.trigger.reads_a_list()) {
                 let fits = |record: &&&ScheduleRecord| {
-                    record.trigger == schedule.trigger
+                    schedule.trigger.reads_same_list(&record.trigger)
                         && (record.agent == agent.name || self.agent(&record.agent).is_none())
                 };
                 let former = |record: &&ScheduleRecord| FormerName {

@@ -13,15 +13,15 @@ pub struct Program {
     pub command: Vec<String>,
     /// Model; none means that the program decides.
     pub model: Option<String>,
-    /// Configured provider; none means the provider that all agents with its runtime share, if the runtime has one.
+    /// Configured provider; none means the default provider of the runtime, if it has one.
     pub provider: Option<String>,
     /// Environment variables, in addition to those that every agent gets.
     pub env: IndexMap<String, String>,
 }
 
 impl Program {
-    /// Returns the runtime of the program. For `runtime: acp`, this is the runtime that has the name of the program, if
-    /// there is one.
+    /// Returns the runtime of the program. For `runtime: acp`, it is the runtime with the file name of the command, for
+    /// example `gemini` for `gemini --acp`, or else `acp`.
     pub fn known_runtime(&self) -> Runtime {
         let name = self.command.first().and_then(|command| Path::new(command).file_name()?.to_str());
         let known = name.and_then(Runtime::named);

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::{Driver, EndStatus, LifecycleEvent, TriggerConfig};
 use crate::cron::Cron;
+use crate::github::Auth;
 use crate::interval::Interval;
 
 /// Kind of a trigger, with the fields that other modules need.
@@ -81,6 +82,22 @@ impl TriggerConfig {
         matches!(self.kind(), TriggerKind::Github { .. } | TriggerKind::Tasks { is_list: true, .. })
     }
 
+    /// Checks whether it reads the same list as another trigger, however often and with whatever account it does so.
+    pub fn reads_same_list(&self, other: &Self) -> bool {
+        self.reads_a_list() && self.without_access() == other.without_access()
+    }
+
+    /// Returns the trigger without the fields that state how a list is read.
+    fn without_access(&self) -> Self {
+        let mut list = self.clone();
+        if let Self::GithubIssues { poll_interval, auth, backend, .. }
+        | Self::GithubPullRequests { poll_interval, auth, backend, .. } = &mut list
+        {
+            (*poll_interval, *auth, *backend) = (None, Auth::default(), None);
+        }
+        list
+    }
+
     /// Checks whether it is fired by events of the log.
     pub fn follows_events(&self) -> bool {
         matches!(self.kind(), TriggerKind::Event(_))
@@ -101,5 +118,31 @@ impl TriggerConfig {
             self.kind(),
             TriggerKind::Webhook { secret: None, secret_env: None, allow_unsigned: true, .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_list_contains_distinguishes_lists() {
+        let read = |fields: &str| -> TriggerConfig {
+            let start = r#"{"type":"github_issues","owner":"o","#;
+            serde_json::from_str(&format!("{start}{fields}}}")).unwrap()
+        };
+        let list = read(r#""repo":"r","labels":["a"]"#);
+        for (fields, is_same) in [
+            (r#""repo":"r","labels":["a"],"poll_interval":"5m","backend":"gh""#, true),
+            (r#""repo":"r","labels":["a"],"auth":{"token_env":"T"}"#, true),
+            (r#""repo":"r","labels":["b"]"#, false),
+            (r#""repo":"s","labels":["a"]"#, false),
+            (r#""repo":"r","labels":["a"],"state":"all""#, false),
+            (r#""repo":"r","labels":["a"],"api_url":"https://github.example.com/api/v3""#, false),
+        ] {
+            assert_eq!(list.reads_same_list(&read(fields)), is_same, "{fields}");
+        }
+        let cron: TriggerConfig = serde_json::from_str(r#"{"type":"cron","cron":"@daily"}"#).unwrap();
+        assert!(!cron.reads_same_list(&cron), "it reads no list");
     }
 }

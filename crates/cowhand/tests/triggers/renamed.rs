@@ -13,9 +13,11 @@ use crate::{FleetFolder, id, jobs, ledger, name, on_both, record, until, wait_fo
 
 on_both!(a_new_name_alone_fires_nothing, jobs_that_run_meanwhile_end_well);
 
-fn issues(fake: &FakeLists) -> String {
+/// Returns the trigger of a schedule. It reads the same list under each name, but not equally often.
+fn issues(fake: &FakeLists, schedule: &str) -> String {
+    let poll_interval = if schedule == "new" { "2s" } else { "1s" };
     format!(
-        r#"{{"type":"github_issues","owner":"o","repo":"r","labels":["agent"],"poll_interval":"1s","api_url":"{}",
+        r#"{{"type":"github_issues","owner":"o","repo":"r","labels":["agent"],"poll_interval":"{poll_interval}","api_url":"{}",
         "auth":{{"token_env":"PATH"}}}}"#,
         fake.url
     )
@@ -28,7 +30,7 @@ fn agent_with_schedule(
     fake: &FakeLists,
     adopts: Option<(&str, &str)>,
 ) -> Agent {
-    let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
+    let mut agent = with_schedule(agent, schedule, &issues(fake, schedule), "{{title}}");
     let former =
         adopts.map(|(agent, name)| FormerName { agent: crate::name(agent), name: name.parse().unwrap() });
     agent.schedules.last_mut().unwrap().adopts = former;
@@ -191,7 +193,7 @@ async fn new_schedule_is_not_taken_for_renamed() {
     let both = agent_with_schedule(old, "beside", &fake, None);
     fleet.set_agents(vec![both]).await.unwrap();
     wait_for("it fires, too", async || ledger(&fleet, id("a", "beside")).await.len() == 1).await;
-    let other = issues(&fake).replace("agent", "bug");
+    let other = issues(&fake, "new").replace("agent", "bug");
     fleet.set_agents(vec![with_schedule(home.idle_agent("a"), "other", &other, "x")]).await.unwrap();
     assert_eq!(record(&fleet, id("a", "other")).await.state, ScheduleState::Active);
     fleet.stop(Stop::KeepAgents).await.unwrap();

@@ -102,6 +102,37 @@ fn workspace_is_kept_while_its_repository_is_away() {
     }
 }
 
+/// A person follows the advice of `status`: without its repository, a workspace ends when its folder is deleted.
+#[test]
+fn workspace_without_repository_ends_when_its_folder_is_deleted() {
+    for kind in ["clone", "worktree"] {
+        let scene = Scene::started(WORK, &json!({"isolation": kind}));
+        let id = scene.working();
+        fs::remove_dir_all(scene.repository()).unwrap();
+        scene.let_agent_end();
+        scene.kept_because(&id);
+        fs::remove_dir_all(scene.root.join(".cowhand/workspaces").join(&id)).unwrap();
+        wait_until("the workspace to leave the list", || {
+            (scene.json(&["status"])["unfinished_workspaces"] == json!([])).then_some(())
+        });
+    }
+}
+
+#[test]
+fn commits_of_detached_head_stay_when_worktree_is_removed() {
+    let commit = "git checkout --quiet --detach; echo x > made; git add made; git commit -qm detached";
+    let own = "echo y > own; git add own; git commit -qm own; git checkout --quiet --detach HEAD~1";
+    for (script, suffix) in [(commit.to_owned(), ""), (format!("{own}; {commit}"), "-detached")] {
+        let scene = Scene::started(&script, &json!({}));
+        let id = scene.trigger();
+        assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""], "{suffix}");
+        wait_until("the workspace to be removed", || scene.workspaces().is_empty().then_some(()));
+        let branch = format!("cowhand/coder/{id}{suffix}");
+        wait_until("the branch", || scene.branches().contains(&branch).then_some(()));
+        assert_eq!(scene.git(&["log", "-1", "--format=%s", &branch]), "detached", "{suffix}");
+    }
+}
+
 /// The daemon ends before it has made the diff of a workspace that `cleanup` keeps.
 #[test]
 fn missing_diff_of_kept_workspace_is_made_after_restart() {

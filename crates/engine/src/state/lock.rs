@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use super::{StateFolder, damaged, read_small};
+use super::{StateFolder, read_small, unreadable};
 use cowhand_system::lock_file;
 
 const LOCK: &str = "daemon.lock";
@@ -74,7 +74,7 @@ impl StateFolder {
         let mut options = OpenOptions::new();
         options.read(true).create(true).truncate(false).mode(0o600);
         let file = lock_file::open(&mut options, &self.lock_file()).map_err(|error| match error.kind() {
-            ErrorKind::InvalidInput => damaged(&self.lock_file(), &error),
+            ErrorKind::InvalidInput => unreadable(&self.lock_file(), &error),
             _ => error,
         })?;
         match file.try_lock() {

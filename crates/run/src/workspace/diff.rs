@@ -21,7 +21,7 @@ use super::record;
 use super::unlisted::{self, UnreadablePaths};
 use crate::minder::LockedMinder;
 use cowhand_system::beneath::Root;
-use cowhand_system::remove::missing_is_ok;
+use cowhand_system::remove::{is_missing, missing_is_ok};
 
 /// Maximum size of a diff.
 const MAX_DIFF_BYTES: usize = 1 << 20;
@@ -251,12 +251,16 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
 }
 
 /// Compares the branch of a workspace with its base, for a workspace whose directory is gone. `why` states that the
-/// directory is gone; this error is returned if the branch does not exist either.
+/// directory is gone; this error is returned if the branch or the whole repository does not exist either.
 fn compare_branch(
     workspace: &Workspace,
     why: WorkspaceError,
     minder: Option<&LockedMinder>,
 ) -> Result<Compared, WorkspaceError> {
+    // A person deletes the directory to end the wait for a repository that does not come back.
+    if is_missing(&workspace.repository) {
+        return Err(why);
+    }
     let git = Git::at(&workspace.repository).with_minder(minder);
     if !git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(&workspace.branch)])? {
         return Err(why);

@@ -95,6 +95,20 @@ pub(super) fn remove(workspace: &Workspace) -> Result<(), WorkspaceError> {
     remove_folder(&record).map_err(WorkspaceError::file(&record))
 }
 
+/// Returns the commit of a detached HEAD; none if the HEAD is a branch, or if there is no record. Call [`restore`]
+/// before.
+pub(super) fn detached_head(workspace: &Workspace) -> Result<Option<String>, WorkspaceError> {
+    let common = common(&Git::at(&workspace.repository))?;
+    let Some(record) = path(&common, workspace) else { return Ok(None) };
+    let head = match Root::open(&record).and_then(|root| root.read(Path::new("HEAD"), MAX_RECORD_LINE_BYTES))
+    {
+        Err(NotOpened::Missing) => return Ok(None),
+        head => head.map_err(|error| WorkspaceError::NotReadable { path: record.join("HEAD"), error })?,
+    };
+    let head = String::from_utf8_lossy(&head).trim_end_matches('\n').to_owned();
+    Ok(is_commit(&head).then_some(head))
+}
+
 /// Restores a record, and returns the names of the files that were wrong. The agent may still run.
 fn restore_one(record: &Path, workspace: &Path, branch: Option<&str>) -> io::Result<Vec<String>> {
     let mut changed = Vec::new();
@@ -166,13 +180,16 @@ fn is_wrong(found: &TreeEntry<'_>) -> bool {
 
 /// Returns true if this is a valid `HEAD`: a commit or a reference.
 fn is_head(line: &str) -> bool {
-    let is_commit = matches!(line.len(), 40 | 64) && line.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_reference = |name: &str| {
         name.starts_with("refs/")
             && !name.contains("..")
             && !name.contains(|c: char| c.is_control() || c == ' ')
     };
-    is_commit || line.strip_prefix("ref: ").is_some_and(is_reference)
+    is_commit(line) || line.strip_prefix("ref: ").is_some_and(is_reference)
+}
+
+fn is_commit(line: &str) -> bool {
+    matches!(line.len(), 40 | 64) && line.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Writes a file of a record. An existing file is replaced atomically.

@@ -41,6 +41,9 @@ pub fn remove(
     if workspace.kind == IsolationKind::Clone {
         copy_commits_back(workspace, minder)?;
     }
+    if workspace.kind == IsolationKind::Worktree {
+        keep_detached_commits(workspace, minder)?;
+    }
     discard(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
     // A missing repository has neither the branch nor a record of the worktree.
     if is_missing(&workspace.repository) {
@@ -91,6 +94,32 @@ fn copy_commits_back(workspace: &Workspace, minder: Option<&LockedMinder>) -> Re
         repository: workspace.repository.clone(),
         why: Box::new(why),
     })
+}
+
+/// Gives the commits of a detached HEAD a branch, if no branch, tag or remote-tracking branch has them: git forgets the
+/// HEAD of a worktree with its record. It is the branch of the job if that branch has no other commits.
+fn keep_detached_commits(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<(), WorkspaceError> {
+    if is_missing(&workspace.repository) {
+        return Ok(());
+    }
+    record::restore(workspace)?;
+    let Some(head) = record::detached_head(workspace)? else { return Ok(()) };
+    let git = Git::at(&workspace.repository).with_minder(minder);
+    let commit = format!("{head}^{{commit}}");
+    let Some(tip) = git.find(&["rev-parse", "--verify", "--quiet", &commit])? else { return Ok(()) };
+    let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
+    let elsewhere = ["--not", &workspace.base, "--branches", "--tags", "--remotes"];
+    if git.run(&[own.as_slice(), &elsewhere].concat())? == "0" {
+        return Ok(());
+    }
+    let reference = branch_ref(&workspace.branch);
+    let target = match git.find(&["rev-parse", "--verify", "--quiet", &reference])? {
+        Some(branch) if !git.succeeds(&["merge-base", "--is-ancestor", &branch, &tip])? => {
+            format!("{reference}-detached")
+        }
+        Some(_) | None => reference,
+    };
+    git.run(&["update-ref", &target, &tip]).map(drop)
 }
 
 /// Returns true if a clone has commits that are possibly missing in the original repository.

@@ -35,8 +35,9 @@ pub(super) struct WebhookReceiver {
     fleet: Arc<Fleet>,
     /// Set if the server is reachable only from this machine.
     is_local: bool,
-    /// Limit, for each address, on deliveries with a wrong signature, for an unknown webhook, or with a body that is
-    /// too large or does not arrive. A valid delivery is accepted even above the limit.
+    /// Limit, for each address, on wrong deliveries: without a valid signature, for a path that is not a webhook, or
+    /// with a body that is too large, cannot be read or does not arrive. Valid deliveries are still processed above the
+    /// limit, but only a few at a time.
     failures: Arc<RateLimit>,
     intake: Arc<Intake>,
 }
@@ -189,8 +190,8 @@ async fn receive(
     let _admitted = receiver.intake.admit()?;
     let (parts, body) = request.into_parts();
     let announced = announced_length(&parts.headers);
-    if let Some(bytes) = announced.filter(|bytes| *bytes > MAX_BODY_BYTES) {
-        return Err(count_failure(TooLarge { bytes }.into()));
+    if announced.is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
+        return Err(count_failure(TooLarge.into()));
     }
     let (_permits, body) = receive_body(&receiver.intake, &receiver.failures, peer, announced, body).await?;
     let is_signed = receiver.check(&settings, &parts.headers, &body, peer)?;
@@ -212,7 +213,8 @@ async fn receive(
     Ok(answer(&delivered))
 }
 
-/// Waits for memory and then for the body. Counts a body that is too large or does not arrive as a wrong delivery.
+/// Waits for memory and then for the body. Counts a body that is too large, cannot be read or does not arrive as a
+/// wrong delivery.
 async fn receive_body<'i>(
     intake: &'i Intake,
     failures: &RateLimit,
@@ -228,7 +230,7 @@ async fn receive_body<'i>(
     Ok((permits, body))
 }
 
-/// Returns the problem for a delivery that passed the check of its signature and failed. For a schedule that is turned
+/// Returns the problem for a delivery with a valid signature that the fleet has not accepted. For a schedule that is turned
 /// off, the status is 404, and the message states that the schedule is off.
 fn delivery_problem(error: FleetError) -> ApiProblem {
     match error {
@@ -254,7 +256,7 @@ async fn read_body(body: Body) -> Result<Bytes, Refused> {
     to_bytes(body, MAX_BODY_BYTES).await.map_err(|error| {
         let source = std::error::Error::source(&error);
         if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
-            return TooLarge { bytes: MAX_BODY_BYTES + 1 }.into();
+            return TooLarge.into();
         }
         ApiProblem::bad_request(format!("the delivery cannot be read: {error}")).into()
     })

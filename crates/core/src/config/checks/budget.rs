@@ -41,7 +41,7 @@ fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -
                 ),
                 known => (
                     format!("`{known}`", known = known.name()),
-                    format!("`runtime: {}` reports the usage with each answer of the model", known.name()),
+                    format!("`runtime: {}` reports its tokens with each answer of the model", known.name()),
                 ),
             };
             let message = format!(

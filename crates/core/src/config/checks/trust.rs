@@ -92,7 +92,7 @@ fn warn_unrestricted_strangers(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Checks whether an event of GitHub or GitLab contains text that somebody wrote.
+/// Checks whether people without write access to the repository can write text in an event of GitHub or GitLab.
 fn has_text_of_people(event: &str) -> bool {
     const EVENTS_WITH_TEXT: [&str; 12] = [
         "issues",
