@@ -126,7 +126,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
                 p.alert { b { "No new work is accepted" } ": " (ShownMessage(problem)) }
             }
             @if let Some(at) = status.daemon.config_refused_at.filter(|_| status.daemon.config_missing) {
-                p.alert { b { "The config file does not exist" } " (checked " (elements::from_now(at, now)) "), and the previous config stays in use; put the file back." }
+                p.alert { b { "The config file does not exist" } " (noticed " (elements::from_now(at, now)) "), and the previous config stays in use; put the file back." }
             } @else if let Some(at) = status.daemon.config_refused_at {
                 p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its errors." }
             }

@@ -376,7 +376,7 @@ fn is_full(view: &AgentView) -> bool {
 fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
     let at = duration::relative_to_now(now, daemon.config_refused_at?);
     let (what, advice) = if daemon.config_missing {
-        (format!("the config file does not exist (checked {at})"), "put the file back")
+        (format!("the config file does not exist (noticed {at})"), "put the file back")
     } else {
         (format!("the config on disk was refused {at}"), "`cowhand config check` shows its errors")
     };

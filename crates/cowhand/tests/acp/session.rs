@@ -74,6 +74,19 @@ fn replayed_history_is_not_in_output() {
     );
 }
 
+/// The tool was allowed when the session used it, and is forbidden now.
+#[test]
+fn forbidden_tools_in_history_are_no_new_uses() {
+    let call = r#"{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"completed","rawInput":{"command":"id"}}"#;
+    let load = format!(r#"begin '{{"loadSession":true}}'; hear; update '{call}'; answer 2 '{{}}'; hear"#);
+    let denied = json!({"denied_tools": ["Bash"]});
+    let mut run = Run::with(&format!("{load}; chunk ok; end"), &denied, &resume());
+    assert_eq!(describe_outcome(&run.finish().0.outcome), "completed: ok");
+    let mut run = Run::with(&format!("{load}; update '{call}'; hear; end cancelled"), &denied, &resume());
+    let said = describe_outcome(&run.finish().0.outcome);
+    assert!(said.starts_with("reported: the agent used a tool that it may not use"), "{said}");
+}
+
 #[test]
 fn session_that_cannot_continue_fails_the_attempt() {
     for (script, session, expected) in [

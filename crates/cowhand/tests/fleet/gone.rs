@@ -193,7 +193,7 @@ fn daemon_without_config_file_answers_and_stops() {
         scene.json(&["status"])["daemon"]["config_missing"].as_bool().filter(|missing| *missing)
     });
     let status = scene.run(&["status"]).stdout;
-    assert!(status.contains("the config file does not exist (checked "), "{status}");
+    assert!(status.contains("the config file does not exist (noticed "), "{status}");
     assert!(!status.contains("config check"), "{status}");
     let doctor = scene.run(&["doctor"]).stdout;
     assert!(doctor.contains("cowhand.yaml does not exist; put it back"), "{doctor}");

@@ -142,9 +142,12 @@ fn reload_of_invalid_config_keeps_old_config() {
     assert!(said.stderr.contains("cowhand.yaml:1:"), "{}", said.stderr);
     let status = || scene.run(&["status"]).stdout;
     assert!(status().contains("the config on disk was refused"), "{}", status());
+    let refused_at = || scene.json(&["status"])["daemon"]["config_refused_at"].clone();
+    let first_refused_at = refused_at();
     fs::write(scene.root.join("cowhand.yaml"), " \n").unwrap();
     let said = scene.run(&["reload"]);
     assert_eq!(said.code, Some(3));
+    assert_eq!(refused_at(), first_refused_at, "the config is refused since the first error");
     assert!(
         said.stderr.contains("cowhand.yaml is empty; perhaps a program is writing it at the moment"),
         "{}",

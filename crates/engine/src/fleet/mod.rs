@@ -389,8 +389,13 @@ impl Fleet {
         .await;
         *guard = kept;
         self.watched.send_replace(watched.into());
-        let refused = RefusedConfig { at: self.engine.clock.now(), is_missing };
-        let was_refused = self.config_refused.send_replace(contents.is_err().then_some(refused)).is_some();
+        let before = self.config_refused();
+        // The time is that of the first refusal of this kind since the config was last accepted.
+        let same = before.filter(|before| before.is_missing == is_missing);
+        let at = same.map_or_else(|| self.engine.clock.now(), |same| same.at);
+        let refused = contents.is_err().then_some(RefusedConfig { at, is_missing });
+        self.config_refused.send_replace(refused);
+        let was_refused = before.is_some();
         let contents = match contents {
             Ok(contents) => contents,
             Err(error) => {
@@ -443,7 +448,7 @@ impl Fleet {
         }
     }
 
-    /// Returns when the config on disk was refused, and whether its root file was missing; `None` if the last read
+    /// Returns since when the config on disk is refused, and whether its root file is missing; `None` if the last read
     /// accepted it.
     pub fn config_refused(&self) -> Option<RefusedConfig> {
         *self.config_refused.borrow()

@@ -347,8 +347,12 @@ impl Exchange {
     }
 
     /// Cancels the turn if an update shows that the agent uses a forbidden tool without asking. That tool call can no
-    /// longer be prevented, but the next one can.
+    /// longer be prevented, but the next one can. Updates before the session is open repeat its history, whose calls
+    /// were judged when they were made.
     fn watch(&mut self, update: &Value) -> Result<(), ExchangeError> {
+        if self.session.is_none() {
+            return Ok(());
+        }
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
             return Ok(());

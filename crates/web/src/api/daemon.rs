@@ -75,8 +75,8 @@ pub struct DaemonView {
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
     pub version: Option<String>,
-    /// Time at which the daemon last read the config, if it refused the config because of errors. The previous config
-    /// stays in use. The answer to a reload states the errors.
+    /// Time since which the daemon refuses the config because of errors, or because its file is missing. The previous
+    /// config stays in use. The answer to a reload states the errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
     /// True if the config was refused because its file does not exist.

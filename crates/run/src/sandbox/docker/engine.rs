@@ -183,9 +183,10 @@ impl ContainerEngine {
             self.read(answer).await?;
             return Err(self.unexpected_answer("it refused to attach to the container's output".to_owned()));
         }
-        let upgraded =
-            hyper::upgrade::on(answer).await.map_err(|error| self.unexpected_answer(error.to_string()))?;
-        Ok(TokioIo::new(upgraded))
+        let upgrade = async {
+            hyper::upgrade::on(answer).await.map_err(|error| self.unexpected_answer(error.to_string()))
+        };
+        Ok(TokioIo::new(self.within(SHORT_TIMEOUT, upgrade).await?))
     }
 
     async fn ask(
