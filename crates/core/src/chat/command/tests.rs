@@ -70,11 +70,11 @@ fn slash_commands_of_both_platforms() {
 #[test]
 fn mistakes_are_explained() {
     for (argument, expected) in [
-        ("stauts", "There is no command `stauts`. Did you mean `!status`?"),
+        ("sttaus", "There is no command `sttaus`. Did you mean `!status`?"),
         ("dance", "There is no command `dance`. `!help` lists the commands."),
         ("schedule", "The command needs more arguments: `!schedule run|enable|disable NAME`"),
         ("schedule run", "The command needs more arguments: `!schedule run|enable|disable NAME`"),
-        ("schedule enabel x", "A schedule has no action `enabel`. Did you mean `enable`?"),
+        ("schedule enabl x", "A schedule has no action `enabl`. Did you mean `enable`?"),
         ("schedule paint x", "A schedule has no action `paint`. Use `run` or `enable` or `disable`."),
         ("skill", "The command needs more arguments: `!skill NAME [INPUT]`"),
         ("why", "The command needs more arguments: `!why NAME`"),
