@@ -113,7 +113,7 @@ impl GatewayReader<'_> {
                 }
                 // The shard waits before it tries again.
                 Err(error) => {
-                    self.show_problem(format!("the gateway cannot be used: {}", with_causes(&error)))
+                    self.show_problem(format!("the gateway cannot be used: {}", with_causes(&error)));
                 }
             }
         }
