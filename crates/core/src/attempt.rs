@@ -53,8 +53,8 @@ impl AttemptAgent {
         }
     }
 
-    /// Returns an agent with these settings and with defaults for all other settings, in place of an agent that is no
-    /// longer in the config.
+    /// Returns an agent with these settings, except `usage_reporting`, and with defaults for all other settings. It takes
+    /// the place of an agent that is no longer in the config.
     pub fn in_place_of(&self, removed: AgentName) -> Agent {
         let agent = Agent::new(removed);
         // A later version of cowhand may have stored a runtime that this version does not know. The default then takes
@@ -75,8 +75,8 @@ impl AttemptAgent {
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
-    /// True if the runtime may report usage only at the end of an attempt, and this attempt did not complete. Its usage
-    /// may then be missing.
+    /// True if the attempt did not complete, and its runtime possibly reports no usage before the end of an attempt. The
+    /// usage may then be missing.
     pub silent: bool,
     /// Metadata that the agent left for its hooks.
     pub metadata: Option<Value>,

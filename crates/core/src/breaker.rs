@@ -1,10 +1,10 @@
-//! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep spending money without using a tool.
+//! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep completing without using a tool.
 //!
 //! A pause ends by itself. The next job of the schedule is the probe. The schedule pauses again immediately, for twice
 //! as long, in two cases: the probe fails, and `failures` is not 0; or the pause was about jobs without tools, and the
-//! probe uses no tool either. If the probe completes in any other way, the schedule continues as before. A cancelled or
-//! lost probe decides nothing. A person can end the pause by enabling the schedule, or with a job by hand that
-//! completes.
+//! probe uses no tool either. In every other case in which the probe completes, the schedule continues as before. If the
+//! probe fails and `failures` is 0, the next job is again a probe. A cancelled or lost probe decides nothing. A person can
+//! end the pause by enabling the schedule, or with a job by hand that completes.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -25,7 +25,8 @@ pub struct Breaker {
     /// Length of the first pause. Each further pause is twice as long as the pause before it, up to a day, or up to
     /// `pause` if `pause` is longer than a day.
     pub pause: Interval,
-    /// The schedule pauses after this number of jobs in a row that used no tool; unset or 0 means never.
+    /// The schedule pauses after this number of jobs in a row that completed without using a tool; unset or 0 means
+    /// never.
     #[schemars(range(max = 1000))]
     pub empty_runs: u32,
     /// Minimum total cost, in dollars, of the jobs that `empty_runs` counts; if they cost less, the schedule does not
@@ -116,6 +117,8 @@ impl Breaker {
         let times = state.failures;
         let what = if probe && times < self.failures {
             "the first job after the pause failed".to_owned()
+        } else if times == 1 {
+            "one job failed".to_owned()
         } else {
             format!("{} failed the same way", jobs_in_a_row(times))
         };
@@ -124,8 +127,7 @@ impl Breaker {
 
     fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         if state.signature.take().is_some() {
-            // The previous job failed and this job completed, so the failures, and the pauses because of them, no
-            // longer count.
+            // The previous job failed and this job completed, so the failures and all earlier pauses no longer count.
             (state.failures, state.pauses) = (0, 0);
         }
         let since = *state.empty_since.get_or_insert(now);

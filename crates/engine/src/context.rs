@@ -59,7 +59,7 @@ pub struct Engine {
     pub program: PathBuf,
     /// Starts the keepers.
     pub launcher: Arc<Launcher>,
-    /// Permits to start an agent. Their number limits how many agents start at the same time.
+    /// The permits that the start of an agent needs. Their number limits how many agents start at the same time.
     pub(crate) start_permits: Semaphore,
     pub watch: Watch,
     pub output_notifier: OutputNotifier,
@@ -69,7 +69,7 @@ pub struct Engine {
     pub(crate) plan_requests: PlanRequests,
     /// Trigger types that are not built in.
     pub triggers: Registry,
-    /// Signals to poll a repository before its next poll is due.
+    /// The signals that make triggers poll a repository before its next poll is due.
     pub wakes: Wakes,
     /// Wakes the outbox when a work source has something to receive.
     pub outbox: Notify,
@@ -79,7 +79,7 @@ pub struct Engine {
     pub hooks: Notify,
     /// Reason why this daemon has lost its state folder; empty while it has the folder.
     pub home_loss: OnceLock<HomeLoss>,
-    /// True while the daemon shuts down.
+    /// True as soon as the daemon no longer waits for agents, but detaches or cancels its attempts and ends.
     pub is_ending: AtomicBool,
     /// Number of the last event that the views show.
     pub seen_by_views: AtomicI64,
@@ -95,13 +95,13 @@ pub struct Engine {
     /// The answer waits of the running agents.
     pub(crate) answer_waits: AnswerWaits,
     running: Mutex<HashMap<JobId, Running>>,
-    /// Jobs with an attempt on this node that is no longer current and is being ended.
+    /// Jobs that have an orphan on this node: an attempt that is no longer current. The daemon ends the orphan.
     orphaned: Mutex<Vec<JobId>>,
     /// Schedules with a task that prepares their firings; the `Notify` signals new firings to that task.
     preparing: Mutex<HashMap<ScheduleId, Arc<Notify>>>,
     /// One lock for each agent, held while its free places are counted and items are claimed for them.
     place_locks: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
-    /// Work sources in which expired claims were searched, with the time of the last search.
+    /// Work sources that were searched for expired claims, with the time of the last search.
     expired_searches: Mutex<Vec<(ConfiguredSource, Timestamp)>>,
     counts: Mutex<DaemonCounts>,
 }
@@ -126,7 +126,7 @@ pub struct Home {
     pub(crate) job_key: JobKey,
     /// Number of the last event before this daemon started.
     pub event_before_start: i64,
-    /// Lock of the state folder, held until the process ends.
+    /// Lock of the state folder, held until this value is dropped.
     pub(crate) lock: Mutex<StateLock>,
 }
 
@@ -161,7 +161,7 @@ impl Home {
 pub struct DaemonCounts {
     /// Number of ticks.
     pub checks: u64,
-    /// Number of jobs that were requested by hand, or that firings created without a preparation.
+    /// Number of requests by hand, and of jobs that firings created without a preparation.
     pub triggers: u64,
     /// Time of the last tick.
     pub last_check_at: Option<Timestamp>,
@@ -177,8 +177,8 @@ struct Running {
 }
 
 impl Engine {
-    /// Requests that the outbox soon tries again to deliver the undelivered results of this queue whose items are in
-    /// the source again.
+    /// Finds the undelivered results of this queue whose items have come back to the source, and wakes the outbox, which
+    /// tries to deliver them.
     pub async fn retry_undelivered(
         &self,
         queue: &str,
@@ -280,13 +280,13 @@ impl Engine {
         Some(stop_requests)
     }
 
-    /// Plans an agent again, after a change without an event.
+    /// Requests a new plan of an agent, after a change without an event.
     pub(crate) fn replan(&self, agent: AgentName) {
         self.plan_requests.add(agent);
         self.nudge.notify_one();
     }
 
-    /// Plans all agents again, after a change without an event.
+    /// Requests a new plan of all agents, after a change without an event.
     pub(crate) fn replan_all(&self) {
         self.plan_requests.add_all();
         self.nudge.notify_one();
@@ -352,7 +352,8 @@ impl Engine {
         self.running().iter().map(|(job, running)| Attempt::new(state, job, running.attempt)).collect()
     }
 
-    /// Returns whether an attempt of the job still runs on this node, so that the next attempt cannot start yet.
+    /// Returns whether this node has an attempt task or an orphan of the job. If so, the next attempt cannot start here
+    /// yet.
     pub fn supervises(&self, job: &JobId) -> bool {
         let is_orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
         is_orphaned || self.running().contains_key(job)
@@ -409,8 +410,8 @@ impl Engine {
         counts.last_check_at = Some(at);
     }
 
-    /// Counts a job that a request, a delivery or a strategy has created. [`Self::count_check`] counts the jobs that
-    /// firings by the clock have created.
+    /// Counts a job that a request, a delivery or a strategy has created, or a firing by hand that has no job yet.
+    /// [`Self::count_check`] counts the jobs that firings by the clock have created.
     pub(crate) fn count_trigger(&self) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).triggers += 1;
     }

@@ -42,7 +42,8 @@ impl Attempt {
         }
     }
 
-    /// Returns why the attempt was stopped; `None` if it was not stopped or had ended before it could be stopped.
+    /// Returns why the attempt was stopped; `None` if it was not stopped, had ended before it could be stopped, or was
+    /// stopped because the node had lost the lease.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.state()? {
             AttemptState::Ended(ending) => ending.stopped.is_none() && !ending.status.is_lost(),

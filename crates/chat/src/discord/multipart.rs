@@ -26,7 +26,7 @@ pub(super) fn multipart(key: &str, payload: &Value, files: &[OutgoingFile]) -> R
     RestBody::Multipart { boundary, bytes }
 }
 
-/// Returns a text that does not occur in the parts.
+/// Returns a boundary that occurs neither in the payload nor in the content of a file.
 fn boundary(key: &str, payload: &str, files: &[OutgoingFile]) -> String {
     let key: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
     let mut number = 0;
@@ -41,7 +41,7 @@ fn boundary(key: &str, payload: &str, files: &[OutgoingFile]) -> String {
     }
 }
 
-/// Replaces what would end the name in the header.
+/// Replaces the characters that a quoted name in a header must not contain.
 fn header_text(name: &str) -> String {
     name.replace(['"', '\\', '\r', '\n', '\0'], "_")
 }

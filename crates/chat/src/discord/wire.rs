@@ -1,5 +1,5 @@
-//! The parts of Discord's objects that the connector uses. Every other part may be missing, unknown or new, so that no
-//! message is lost because Discord adds a kind of something.
+//! The parts of Discord's objects that the connector uses. Only the fields without a default are required, and unknown
+//! fields are ignored. So no message is lost when Discord adds a field or a type.
 
 use cowhand_core::chat::BotAccount;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ pub(super) struct DiscordMessage {
     pub(super) flags: u64,
     #[serde(default)]
     pub(super) webhook_id: Option<String>,
-    /// A text, or a number for some clients.
+    /// A text or a number, as the client that sent the message chose it.
     #[serde(default)]
     pub(super) nonce: Value,
     #[serde(default)]
@@ -63,7 +63,7 @@ pub(super) struct DiscordMember {
     pub(super) nick: Option<String>,
     #[serde(default)]
     pub(super) roles: Vec<String>,
-    /// Only in the members of a guild or an interaction.
+    /// Set in the members of a guild and in the `member` of an interaction; missing in the `member` of a message.
     #[serde(default)]
     pub(super) user: Option<DiscordUser>,
 }

@@ -90,7 +90,7 @@ impl OverBudget {
         };
         match self.until {
             Some(_) if self.fits_after_running() => format!(
-                "{text}; the job starts when running jobs leave enough; to reserve less for each job, set or lower `budget.per_job_{}`",
+                "{text}; the job starts when running jobs have ended and enough of the budget is free; to reserve less for each job, set or lower `budget.per_job_{}`",
                 self.unit
             ),
             Some(until) => {
@@ -121,7 +121,7 @@ pub fn assumed_sentence(usage: &JobUsage) -> Option<String> {
         Some((model, _)) => format!(
             "{assumed} of that is assumed, because the price of {model} is not known; add it to `prices` of the root file"
         ),
-        None => format!("{assumed} of that is assumed, because the job ended before it reported its cost"),
+        None => format!("{assumed} of that is assumed, because an attempt ended before it reported its cost"),
     })
 }
 

@@ -24,7 +24,8 @@ impl Closing {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, undoes_claim: false })
     }
 
-    /// Returns a release, without a comment, that undoes a claim that failed or whose result is not known.
+    /// Returns a release without a comment. It undoes a claim that failed, or of which it is not known whether it
+    /// succeeded.
     pub fn undo(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, undoes_claim: true })
     }
@@ -38,10 +39,11 @@ impl Closing {
     /// - A cancelled job: a release of the item.
     /// - A failure that the agent itself caused: the result, and the item waits for a person; with
     ///   `on_failure: release`, a release.
-    /// - Any other failure: a release, because the item did not cause the failure.
+    /// - Any other failure: a release, because the agent did not cause the failure and another job may succeed.
     ///
     /// A failed job gives a result and no release if the agent reports that a person is needed, or if the item has
-    /// failed too often. `failures` is the number of failed jobs of the item in a row, including this job.
+    /// failed too often. `failures` is the number of failed jobs of the item in a row, including this job if it failed; a failed start
+    /// does not count.
     pub fn after(
         job: &JobId,
         outcome: &Outcome,
@@ -155,7 +157,7 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Returns the pull requests, merge requests and commits that a text names, each once, in the order of the text, up
-/// to [`MAX_ARTIFACTS`].
+/// to [`MAX_ARTIFACTS`]. Names longer than [`MAX_ARTIFACT_LENGTH`] are left out.
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {

@@ -27,22 +27,22 @@ pub(super) enum FakeDiscordFaultKind {
 }
 
 impl FakeDiscord {
-    /// Answers the next `count` requests with 429. `route` is a part of `METHOD /path`.
+    /// Answers the next `count` requests whose `METHOD /path` contains `route` with 429.
     pub fn rate_limit(&self, route: &str, count: usize, retry_after: f64) {
         self.plan(route, count, FakeDiscordFaultKind::RateLimit { retry_after, is_global: false });
     }
 
-    /// Answers the next `count` requests with 429 for all requests of the bot.
+    /// Answers the next `count` requests with a 429 that states a limit on all requests of the bot.
     pub fn rate_limit_globally(&self, count: usize, retry_after: f64) {
         self.plan("", count, FakeDiscordFaultKind::RateLimit { retry_after, is_global: true });
     }
 
-    /// Answers the next `count` requests with a status, and does not execute them.
+    /// Answers the next `count` requests whose `METHOD /path` contains `route` with a status, and does not execute them.
     pub fn fail(&self, route: &str, count: usize, status: u16) {
         self.plan(route, count, FakeDiscordFaultKind::Status(status));
     }
 
-    /// Executes the next `count` requests, but answers with a status.
+    /// Executes the next `count` requests whose `METHOD /path` contains `route`, but answers with a status.
     pub fn fail_after_effect(&self, route: &str, count: usize, status: u16) {
         self.plan(route, count, FakeDiscordFaultKind::StatusAfterEffect(status));
     }
@@ -75,12 +75,13 @@ impl FakeDiscord {
         self.lock().guilds.get_mut(guild).unwrap().permissions &= !permissions;
     }
 
-    /// Requests the connections to connect again (op 7).
+    /// Asks the client of each connection to connect again (op 7).
     pub fn reconnect(&self) {
         self.lock().order(|| GatewayOrder::Send(json!({ "op": 7, "d": null }).to_string()));
     }
 
-    /// Declares the sessions invalid (op 9). A session that is not resumable is forgotten.
+    /// Declares the sessions invalid (op 9). If `is_resumable` is false, all sessions are
+    /// forgotten.
     pub fn invalidate(&self, is_resumable: bool) {
         let mut state = self.lock();
         state.order(|| GatewayOrder::Send(json!({ "op": 9, "d": is_resumable }).to_string()));
@@ -89,7 +90,7 @@ impl FakeDiscord {
         }
     }
 
-    /// Ends the connections without a word. The sessions can be resumed.
+    /// Ends the connections without a close frame. The sessions can be resumed.
     pub fn drop_connections(&self) {
         let mut state = self.lock();
         state.order(|| GatewayOrder::Drop);
@@ -103,7 +104,7 @@ impl FakeDiscord {
         self.lock().order(|| GatewayOrder::Close(code, ""));
     }
 
-    /// Sets how many sessions the bot may still begin today.
+    /// Sets how many session starts `GET /gateway/bot` states as remaining. The fake does not enforce the number.
     pub fn limit_session_starts(&self, remaining: u32) {
         self.lock().starts_remaining = remaining;
     }

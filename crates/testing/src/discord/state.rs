@@ -140,7 +140,7 @@ pub(super) struct FakeDiscordSession {
 pub(super) enum GatewayOrder {
     Send(String),
     Close(u16, &'static str),
-    /// End the connection without a word.
+    /// End the connection without a close frame.
     Drop,
 }
 

@@ -11,8 +11,8 @@ use crate::Claimant;
 /// forged marker cannot hold an issue forever.
 pub(super) const MAX_CLAIM_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Time that is added to the end of a claim, because GitHub has more than one clock. The claim expires only after this
-/// time, both for its holder and for all others.
+/// Time that is added to the end of a claim, because GitHub has more than one clock. A claim expires only when this time
+/// has passed after its `until`, both for its holder and for all others.
 const CLAIM_CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Maximum length of a marker line. The marker lines that cowhand writes are much shorter.
@@ -53,15 +53,15 @@ fn saturating_after(at: Timestamp, more: SignedDuration) -> Timestamp {
 pub(super) struct ResultMarker {
     pub(super) fleet: String,
     pub(super) holder: String,
-    /// Id of the comment of the claim that ended; `None` if that comment no longer existed. The id distinguishes
-    /// several claims of one job, which can claim, release and claim again.
+    /// Id of the comment of the claim that ended; `None` if there is no such comment. A job can claim, release and claim
+    /// again; the id shows which of these claims is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claim: Option<u64>,
 }
 
 impl ClaimMarker {
-    /// Creates the marker of a claim. `now` is GitHub's time. The claim ends at most [`MAX_CLAIM_AGE`] after `now`, and
-    /// at a whole second, as GitHub's times are.
+    /// Creates the marker of a claim. `now` is GitHub's time. `until` is at most [`MAX_CLAIM_AGE`] after `now`. It is a
+    /// whole second, because GitHub states times in whole seconds.
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
         let until = by.until.min(saturating_after(now, MAX_CLAIM_AGE));
         let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
@@ -154,7 +154,8 @@ impl Marked {
 pub(super) struct Marks {
     pub(super) all: Vec<Marked>,
     pub(super) now: Timestamp,
-    /// Our own account. If it is known, only its comments are ours. If it is not known, every comment counts as ours.
+    /// Our own account. If it is known, a comment of another account is never ours. If it is not known, only the fleet
+    /// and the holder in the marker decide.
     pub(super) viewer: Option<String>,
 }
 

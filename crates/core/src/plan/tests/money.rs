@@ -34,7 +34,7 @@ fn firings_over_budget_are_skipped_or_wait() {
             scene(EVERY_HOUR, 3, 2).last_due("09:00").job("agent", RUNNING).max(9),
             "10:00",
             "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by running jobs, \
-             and a job may need $1.00; the job starts when running jobs leave enough; to reserve less for each job, \
+             and a job may need $1.00; the job starts when running jobs have ended and enough of the budget is free; to reserve less for each job, \
              set or lower `budget.per_job_usd`, \
              due 10:00 | wake 01-06 00:00",
         ),
