@@ -10,6 +10,7 @@ pub mod markdown;
 pub mod posting;
 pub mod prompt;
 pub mod render;
+pub mod reply;
 pub mod settings;
 pub mod split;
 pub mod texts;
@@ -28,6 +29,9 @@ pub struct ChatMessage {
     pub text: String,
     /// True if the message mentions the bot, or replies to a message of the bot.
     pub mentions_bot: bool,
+    /// Id of the message to which this is a reply. On Slack, replies are messages of a thread.
+    #[serde(default)]
+    pub reply_to: Option<String>,
     pub attachments: Vec<ChatAttachment>,
     pub sent_at: Timestamp,
     /// Link to the message; empty if the platform gives none.

@@ -1,6 +1,5 @@
-//! Answers to chat messages, the conversations whose sessions were reset, and the asks that were posted in chats.
+//! Answers to chat messages, and the conversations whose sessions were reset.
 
-use cowhand_core::ask::AskId;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::trigger::FiringKey;
@@ -39,11 +38,6 @@ statements! {
     RESET_CHAT = same "insert into chat_conversations (agent, chat, resets, reset_at) values ($1, $2, 1, $3) \
         on conflict (agent, chat) do update set resets = chat_conversations.resets + 1, reset_at = excluded.reset_at";
     CHAT_RESETS = same "select resets from chat_conversations where agent = $1 and chat = $2";
-    ADD_CHAT_ASK = same "insert into chat_asks (job_id, number, post, state) values ($1, $2, $3, 'open') \
-        on conflict (job_id, number) do update set post = excluded.post";
-    OPEN_CHAT_ASKS = same "select job_id, number, post from chat_asks where state = 'open' order by job_id, number";
-    IS_CHAT_ASK = same "select number from chat_asks where job_id = $1 and number = $2";
-    CLOSE_CHAT_ASK = same "update chat_asks set state = 'closed' where job_id = $1 and number = $2";
 }
 
 /// Answer to a chat message.
@@ -253,43 +247,6 @@ impl Store {
         let row = self
             .read(move |tx| Box::pin(async move { tx.one(CHAT_RESETS, args![agent.as_str(), chat]).await }));
         row.await?.map_or(Ok(0), |row| row.count("resets"))
-    }
-
-    /// Records where an ask is posted: before the post without messages, and after it with them.
-    pub async fn chat_ask_posted(&self, ask: AskId, post: String) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                tx.execute(ADD_CHAT_ASK, args![ask.job.as_str(), ask.number, post]).await.map(drop)
-            })
-        })
-        .await
-    }
-
-    /// Returns whether an ask was posted in a chat.
-    pub async fn is_chat_ask(&self, ask: AskId) -> Result<bool, StoreError> {
-        let row = self.read(move |tx| {
-            Box::pin(async move { tx.one(IS_CHAT_ASK, args![ask.job.as_str(), ask.number]).await })
-        });
-        Ok(row.await?.is_some())
-    }
-
-    /// Returns the posted asks whose posts still show buttons, with the JSON that [`Self::chat_ask_posted`] stored.
-    pub async fn open_chat_asks(&self) -> Result<Vec<(AskId, String)>, StoreError> {
-        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_ASKS, args![]).await })).await?;
-        let ask = |row: &Row| {
-            Ok((AskId { job: row.parse("job_id")?, number: row.count("number")? }, row.get("post")?))
-        };
-        rows.iter().map(ask).collect()
-    }
-
-    /// Records that the posts of an ask no longer show buttons.
-    pub async fn chat_ask_closed(&self, ask: AskId) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                tx.execute(CLOSE_CHAT_ASK, args![ask.job.as_str(), ask.number]).await.map(drop)
-            })
-        })
-        .await
     }
 }
 

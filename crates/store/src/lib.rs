@@ -27,6 +27,7 @@ mod budgets;
 mod cancellation;
 mod cancelled_by;
 mod chat_answers;
+mod chat_asks;
 mod chat_bots;
 mod chat_edits;
 mod chat_messages;
@@ -88,6 +89,7 @@ pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use chat_answers::ChatAnswer;
+pub use chat_asks::ChatAsk;
 pub use chat_bots::{ChatBotRecord, ChatBotState};
 pub use chat_edits::ChatEdit;
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
@@ -297,6 +299,7 @@ fn all_statements() -> Vec<Statement> {
         budgets::ALL,
         cancellation::ALL,
         chat_answers::ALL,
+        chat_asks::ALL,
         chat_bots::ALL,
         chat_edits::ALL,
         chat_messages::ALL,

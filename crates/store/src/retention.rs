@@ -29,6 +29,7 @@ statements! {
     DROP_HOOKS = same "delete from hook_runs where job_id = $1";
     DROP_METADATA = same "delete from hook_metadata where job_id = $1";
     DROP_ASKS = same "delete from asks where job_id = $1";
+    DROP_CHAT_ASKS = same "delete from chat_asks where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
     // The index of removed jobs contains only the last six characters of the ids, so one index serves both statements.
@@ -183,8 +184,16 @@ async fn prune(
     if tx.one(OPEN_HOOK, args![id.as_str()]).await?.is_some() {
         return Ok(Removal::HooksOpen);
     }
-    for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_HOOKS, DROP_METADATA, DROP_ASKS, DROP_DENIALS, DROP_JOB]
-    {
+    for statement in [
+        DROP_LEASE,
+        DROP_ATTEMPTS,
+        DROP_HOOKS,
+        DROP_METADATA,
+        DROP_CHAT_ASKS,
+        DROP_ASKS,
+        DROP_DENIALS,
+        DROP_JOB,
+    ] {
         tx.execute(statement, args![id.as_str()]).await?;
     }
     let attempts = job.attempts();

@@ -6,7 +6,8 @@ use super::directory::{Directory, conversation_of};
 use super::wire::{DiscordAttachment, DiscordMember, DiscordMessage, DiscordUser};
 
 /// Types of messages that people write: a message and a reply. All other types are notices of the platform.
-const WRITTEN_TYPES: [u64; 2] = [0, 19];
+const WRITTEN_TYPES: [u64; 2] = [0, REPLY];
+const REPLY: u64 = 19;
 /// Flag of a recorded voice message.
 const VOICE_MESSAGE: u64 = 1 << 13;
 
@@ -51,11 +52,18 @@ pub(super) fn chat_message(
         },
         text,
         mentions_bot,
+        reply_to: replied_message(message),
         attachments: message.attachments.iter().map(|file| chat_attachment(file, is_voice)).collect(),
         sent_at: message.timestamp,
         url: message_url(&place, &message.id),
         place,
     })
+}
+
+/// Returns the message that a reply answers. A forwarded message refers to another message, too.
+fn replied_message(message: &DiscordMessage) -> Option<String> {
+    let reference = message.message_reference.as_ref().filter(|_| message.kind == REPLY)?;
+    reference.message_id.clone()
 }
 
 pub(super) fn chat_user(

@@ -131,6 +131,7 @@ impl SlackConnector {
             author: self.author(identity, message).await,
             text: self.decode(text).await,
             mentions_bot: mentions(text, &identity.user),
+            reply_to: None,
             attachments: files(message).iter().filter_map(attachment).collect(),
             sent_at: time_of(ts),
             url: identity.link(channel, ts, thread),

@@ -40,16 +40,17 @@ async fn a_role_of_the_bot_and_a_pinging_reply_mention_it() {
     let mut found = Vec::new();
     for _ in 0..5 {
         let message = running.next_message().await;
-        found.push((message.text, message.mentions_bot));
+        let is_reply = message.reply_to.as_ref() == Some(&posted.id);
+        found.push((message.text, message.mentions_bot, is_reply));
     }
     let expected = [
-        ("hello", true),
-        ("thanks", true),
-        ("quiet thanks", false),
-        ("@other hello", false),
-        ("hello", true),
+        ("hello", true, false),
+        ("thanks", true, true),
+        ("quiet thanks", false, true),
+        ("@other hello", false, false),
+        ("hello", true, false),
     ];
-    assert_eq!(found, expected.map(|(text, mentions)| (text.to_owned(), mentions)));
+    assert_eq!(found, expected.map(|(text, mentions, is_reply)| (text.to_owned(), mentions, is_reply)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

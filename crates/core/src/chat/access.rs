@@ -154,6 +154,7 @@ mod tests {
             author: user(author),
             text: "hello".into(),
             mentions_bot,
+            reply_to: None,
             attachments: Vec::new(),
             sent_at: jiff::Timestamp::UNIX_EPOCH,
             url: String::new(),

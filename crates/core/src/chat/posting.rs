@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ChatPlace, ChatPlatform, ChatUser};
-use crate::id::JobId;
+use crate::id::{AgentName, JobId};
 
 /// The message that is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +72,36 @@ impl AnswerProgress {
     pub fn count_post(&mut self) {
         self.posted += 1;
         self.tried_at = None;
+    }
+}
+
+/// Where an ask is posted, and which of its posts are made. It is stored before and after each post.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostedAsk {
+    pub agent: AgentName,
+    pub platform: ChatPlatform,
+    pub place: ChatPlace,
+    /// True if somebody may answer the ask in the chat, so that its posts show buttons.
+    pub is_answerable: bool,
+    /// Ids of the messages that are known to be there. The last message has the buttons.
+    pub messages: Vec<String>,
+    /// True once all messages are there.
+    pub is_complete: bool,
+    /// Time of the first try of the next post, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried_at: Option<Timestamp>,
+}
+
+impl PostedAsk {
+    /// Counts a post that is known to be there.
+    pub fn count_post(&mut self, message: String) {
+        self.messages.push(message);
+        self.tried_at = None;
+    }
+
+    /// Checks whether the ask is posted in the conversation of this place.
+    pub fn is_in(&self, platform: ChatPlatform, place: &ChatPlace) -> bool {
+        self.platform == platform && self.place.channel == place.channel && self.place.thread == place.thread
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sentences that cowhand itself posts in a chat. Texts of others in them mention nobody and format nothing.
 
 mod ask;
+mod tool_input;
 
 use jiff::Timestamp;
 
@@ -11,7 +12,10 @@ use super::{ChatAttachment, ChatPlatform};
 use crate::duration;
 use crate::id::{AgentName, JobId};
 use crate::size;
-pub use ask::{ask_closed, ask_needs_reply, ask_posts};
+pub use ask::{
+    NoAnswerReason, ask_closed, ask_closed_before, ask_needs_operator, ask_needs_reply, ask_not_answered,
+    ask_posts, ask_unknown, no_answer,
+};
 
 /// Returns the number of a message in the queue of an agent. The first message has position 1.
 pub fn waiting(agent: &AgentName, position: usize, platform: ChatPlatform) -> String {

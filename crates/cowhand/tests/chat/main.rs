@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod answers;
+mod asks;
 mod scene;

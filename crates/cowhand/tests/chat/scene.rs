@@ -76,6 +76,20 @@ impl Scene {
         assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
     }
 
+    /// Starts the fleet with a daemon that is killed at a point of its code, and returns the daemon.
+    pub(crate) fn start_with_fault(&self, point: &str) -> Pid {
+        let said =
+            self.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", point).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        self.daemon().unwrap()
+    }
+
+    /// Stops the fleet without a wait for its agents.
+    pub(crate) fn stop(&self) {
+        let said = self.run(&["stop", "--timeout", "0"]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.root.join(name), text).unwrap();
     }
@@ -144,13 +158,18 @@ impl Scene {
     pub(crate) fn kill_daemon(&self) {
         let daemon = self.daemon().unwrap();
         kill_process(daemon, Signal::KILL).unwrap();
-        wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
+        wait_for_end(daemon);
     }
 
     /// Returns the log of the daemon.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.root.join(".cowhand/daemon.log")).unwrap()
     }
+}
+
+/// Waits until a daemon is gone.
+pub(crate) fn wait_for_end(daemon: Pid) {
+    wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
 }
 
 impl Drop for Scene {

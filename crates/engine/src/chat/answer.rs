@@ -121,6 +121,10 @@ impl Posting<'_> {
             return Ok(AnswerStep::Later);
         }
         // The output is on a machine whose daemon does not run.
+        if !ChatContext::is_connected(&self.bot) {
+            return Ok(AnswerStep::Later);
+        }
+        self.post_asks(id).await?;
         self.post_end(&history.job).await
     }
 

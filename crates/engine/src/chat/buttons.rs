@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use cowhand_core::ask::AskId;
 use cowhand_core::chat::ButtonPress;
 use cowhand_core::id::JobId;
 
+use super::asks;
 use super::bot::Bot;
 use super::context::ChatContext;
 
@@ -16,6 +18,15 @@ pub(super) enum ButtonValue {
     Cancel(JobId),
     /// Stops a running job.
     Stop(JobId),
+    /// Answers an ask.
+    Answer(AskId, AskChoice),
+}
+
+/// The answers to an ask that need no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskChoice {
+    Allow,
+    Deny,
 }
 
 /// The value of a press is not one that cowhand has posted.
@@ -28,6 +39,8 @@ impl fmt::Display for ButtonValue {
         match self {
             Self::Cancel(job) => write!(f, "cancel:{job}"),
             Self::Stop(job) => write!(f, "stop:{job}"),
+            Self::Answer(ask, AskChoice::Allow) => write!(f, "allow:{ask}"),
+            Self::Answer(ask, AskChoice::Deny) => write!(f, "deny:{ask}"),
         }
     }
 }
@@ -36,17 +49,24 @@ impl FromStr for ButtonValue {
     type Err = UnknownButton;
 
     fn from_str(value: &str) -> Result<Self, UnknownButton> {
-        let (kind, job) = value.split_once(':').ok_or(UnknownButton)?;
-        let job = job.parse().map_err(|_| UnknownButton)?;
-        match kind {
-            "cancel" => Ok(Self::Cancel(job)),
-            "stop" => Ok(Self::Stop(job)),
-            _ => Err(UnknownButton),
-        }
+        let (kind, id) = value.split_once(':').ok_or(UnknownButton)?;
+        let job = || id.parse().map_err(|_| UnknownButton);
+        let ask = || id.parse().map_err(|_| UnknownButton);
+        Ok(match kind {
+            "cancel" => Self::Cancel(job()?),
+            "stop" => Self::Stop(job()?),
+            "allow" => Self::Answer(ask()?, AskChoice::Allow),
+            "deny" => Self::Answer(ask()?, AskChoice::Deny),
+            _ => return Err(UnknownButton),
+        })
     }
 }
 
 /// Does what a pressed button says, and returns the text for the presser.
-pub(super) async fn answer_press(_context: &ChatContext, _bot: &Bot, _press: &ButtonPress) -> String {
-    UnknownButton.to_string()
+pub(super) async fn answer_press(context: &ChatContext, bot: &Bot, press: &ButtonPress) -> String {
+    match press.value.parse() {
+        Ok(ButtonValue::Answer(ask, choice)) => asks::press::answer(context, bot, press, ask, choice).await,
+        Ok(ButtonValue::Cancel(_) | ButtonValue::Stop(_)) => UnknownButton.to_string(),
+        Err(error) => error.to_string(),
+    }
 }

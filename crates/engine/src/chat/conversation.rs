@@ -95,6 +95,7 @@ mod tests {
             },
             text: String::new(),
             mentions_bot: true,
+            reply_to: None,
             attachments: Vec::new(),
             sent_at: Timestamp::UNIX_EPOCH,
             url: String::new(),

@@ -139,7 +139,7 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
         commands::answer_message(context, bot, &addressee, received, command).await;
         return Ok(());
     }
-    if asks::answer_by_reply(context, bot, &addressee, received).await? {
+    if asks::reply::answer_by_reply(context, bot, received).await? {
         return Ok(());
     }
     AcceptedMessage { context, bot, addressee: &addressee, received }.fire().await

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_chat::{Button, ButtonStyle, OutgoingFile, Post};
+use cowhand_chat::{Button, ButtonStyle, OutgoingFile, Post, Posted};
 use cowhand_core::chat::render::{OutputRenderer, RenderedPost};
 use cowhand_core::chat::texts;
 use cowhand_core::id::JobId;
@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::answer::{AnswerStep, Posting, answer_end};
+use super::asks::post::AskWatch;
 use super::buttons::ButtonValue;
 use super::posts::{post_key, wait_after};
 use crate::fleet::{FleetError, OutputStream};
@@ -40,6 +41,7 @@ pub(super) struct OutputPosts<'a, 'b> {
     /// Text of the progress message; empty before the first post or edit.
     shown: String,
     typed_at: Option<Instant>,
+    asks: AskWatch,
 }
 
 impl<'a, 'b> OutputPosts<'a, 'b> {
@@ -54,8 +56,18 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         }
         let renderer = OutputRenderer::new(posting.bot.platform, &posting.chat.output);
         let (edited_at, typed_at) = (None, None);
-        let (began_at, shown) = (Instant::now(), String::new());
-        Ok(Self { posting, job: job.clone(), renderer, rendered: 0, began_at, edited_at, shown, typed_at })
+        let (began_at, shown, asks) = (Instant::now(), String::new(), AskWatch::default());
+        Ok(Self {
+            posting,
+            job: job.clone(),
+            renderer,
+            rendered: 0,
+            began_at,
+            edited_at,
+            shown,
+            typed_at,
+            asks,
+        })
     }
 
     /// Posts the output until the job has ended.
@@ -78,6 +90,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         if is_live || !is_here {
             return Ok(AnswerStep::Later);
         }
+        self.posting.post_asks(&self.job).await?;
         self.post_end(&history.job).await?;
         Ok(AnswerStep::Done)
     }
@@ -94,6 +107,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             tokio::select! {
                 message = output.next() => match message? {
                     Some(message) => {
+                        self.asks.output_was_read();
                         for post in self.renderer.push(&message.message) {
                             self.post_once(post).await?;
                         }
@@ -101,6 +115,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
                     None => return Ok(()),
                 },
                 _ = tick.tick() => {
+                    self.asks.tick(self.posting, &self.job).await?;
                     self.show_progress().await?;
                     self.show_typing().await;
                 }
@@ -230,7 +245,8 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
 
     async fn show_typing(&mut self) {
         let is_recent = |at: Instant| at.elapsed() < TYPING_EVERY;
-        if !self.posting.chat.output.typing_indicator || self.typed_at.is_some_and(is_recent) {
+        let is_shown = self.posting.chat.output.typing_indicator && !self.asks.is_waiting();
+        if !is_shown || self.typed_at.is_some_and(is_recent) {
             return;
         }
         self.typed_at = Some(Instant::now());
@@ -260,17 +276,22 @@ impl Posting<'_> {
         post_key(&[&self.answer.schedule.to_string(), self.answer.key.as_str(), part])
     }
 
-    /// Posts until the platform has accepted or refused the post.
-    async fn post_until_done(&mut self, post: &Post) {
+    /// Posts until the platform has accepted or refused the post. Returns none if it is refused.
+    pub(super) async fn post_until_done(&mut self, post: &Post) -> Option<Posted> {
         let mut failures = 0;
-        while let Err(error) = self.bot.connector.post(post).await {
+        loop {
+            let error = match self.bot.connector.post(post).await {
+                Ok(posted) => return Some(posted),
+                Err(error) => error,
+            };
             failures += 1;
             let channel = &post.place.channel;
             let wait = match &error {
                 error if error.is_temporary() => wait_after(error, failures),
                 cowhand_chat::ChatError::Revoked { .. } => REVOKED_WAIT,
                 error => {
-                    return warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
+                    warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
+                    return None;
                 }
             };
             if failures == 1 {

@@ -71,14 +71,18 @@ struct RunningBot {
 async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
     let mut tasks = JoinSet::new();
     let mut running: Vec<RunningBot> = Vec::new();
-    let mut answering = None;
+    let mut answering = Vec::new();
     let mut seen = None;
     loop {
         let config = context.config();
         if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
             adapt(&context, &mut running, &mut tasks).await;
-            if !running.is_empty() && answering.is_none() {
-                answering = Some(tasks.spawn(answers::post_answers(Arc::clone(&context))));
+            if !running.is_empty() && answering.is_empty() {
+                answering = [
+                    tasks.spawn(answers::post_answers(Arc::clone(&context))),
+                    tasks.spawn(asks::close::close_asks(Arc::clone(&context))),
+                ]
+                .into();
             }
             seen = Some(config);
         }
@@ -91,8 +95,8 @@ async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
     for running in &running {
         running.stop.send_replace(true);
     }
-    if let Some(answering) = answering {
-        answering.abort();
+    for task in answering {
+        task.abort();
     }
     while tasks.join_next().await.is_some() {}
 }

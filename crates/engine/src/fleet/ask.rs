@@ -74,7 +74,7 @@ impl Fleet {
         let key = sha256(format!("{key}\n{}", serde_json::to_string(&subject).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
-        let subject = redacted(subject, &self.redactor_of(&job));
+        let subject = redacted_subject(subject, &self.redactor_of(&job));
         if serde_json::to_string(&subject).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
             let message = "the tool call is too large to show to a person, so nobody was asked".to_owned();
             return Ok(AskDecision::Denied { message });
@@ -196,7 +196,7 @@ impl Fleet {
     }
 }
 
-fn redacted(subject: AskSubject, redactor: &Redactor) -> AskSubject {
+pub(crate) fn redacted_subject(subject: AskSubject, redactor: &Redactor) -> AskSubject {
     match subject {
         AskSubject::Tool { tool, mut input } => {
             redactor.redact_value(&mut input);

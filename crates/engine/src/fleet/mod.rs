@@ -59,6 +59,7 @@ pub use crate::error::{FleetError, Unready, WriteProblem};
 pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
+pub(crate) use ask::redacted_subject;
 pub use deliver::Delivered;
 pub use events::Subscription;
 pub use find_item::find_item;

@@ -55,6 +55,7 @@ macro_rules! migrations {
             34 "0034_" "running_of_agent",
             35 "0035_" "history",
             36 "0036_" "chat",
+            38 "0038_" "ask_replies",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

@@ -2,11 +2,11 @@
 
 use cowhand_core::ask::AskId;
 use cowhand_core::chat::posting::MessageDetails;
-use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
+use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress, PostedAsk};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
-use cowhand_store::{ChatAnswer, ChatBotState, ChatEdit, Claim, Fired, TakePreparing};
+use cowhand_store::{ChatAnswer, ChatAsk, ChatBotState, ChatEdit, Claim, Fired, TakePreparing};
 use jiff::SignedDuration;
 
 use crate::conformance::event_types;
@@ -34,6 +34,7 @@ fn message(id: &str, channel: &str, second: i64) -> ChatMessage {
         author: user("U1"),
         text: format!("text of {id} \u{0}"),
         mentions_bot: true,
+        reply_to: None,
         attachments: Vec::new(),
         sent_at: at(second),
         url: String::new(),
@@ -220,15 +221,33 @@ async fn one_node_has_a_bot(db: TestDb) {
 async fn asks_of_a_chat_are_open_until_their_posts_are_closed(db: TestDb) {
     let store = db.open().await;
     let ask = |number| AskId { job: "job-2026-01-05-a1b2c3".parse().unwrap(), number };
-    store.chat_ask_posted(ask(1), "tried".into()).await.unwrap();
-    store.chat_ask_posted(ask(1), "posted".into()).await.unwrap();
-    store.chat_ask_posted(ask(2), "second".into()).await.unwrap();
-    let open = store.open_chat_asks().await.unwrap();
-    assert_eq!(open, [(ask(1), "posted".to_owned()), (ask(2), "second".to_owned())]);
-    store.chat_ask_closed(ask(1)).await.unwrap();
-    assert_eq!(store.open_chat_asks().await.unwrap().len(), 1);
-    assert!(store.is_chat_ask(ask(1)).await.unwrap());
-    assert!(!store.is_chat_ask(ask(3)).await.unwrap());
+    let tried = PostedAsk {
+        agent: "coder".parse().unwrap(),
+        platform: ChatPlatform::Slack,
+        place: place("C1"),
+        is_answerable: true,
+        messages: Vec::new(),
+        is_complete: false,
+        tried_at: Some(at(1)),
+    };
+    let posted = PostedAsk { messages: vec!["C1:1".into()], tried_at: None, ..tried.clone() };
+    let row = |number, posted: &PostedAsk, is_closed| ChatAsk {
+        id: ask(number),
+        posted: posted.clone(),
+        is_closed,
+    };
+    store.save_chat_ask(ask(1), tried.clone()).await.unwrap();
+    store.save_chat_ask(ask(1), posted.clone()).await.unwrap();
+    store.save_chat_ask(ask(2), tried.clone()).await.unwrap();
+    assert_eq!(store.open_chat_asks().await.unwrap(), [row(1, &posted, false), row(2, &tried, false)]);
+    store.save_ask_reply(ask(1), "C1:2".into()).await.unwrap();
+    store.close_chat_ask(ask(1)).await.unwrap();
+    assert_eq!(store.open_chat_asks().await.unwrap(), [row(2, &tried, false)]);
+    assert_eq!(store.chat_ask(ask(1)).await.unwrap(), Some(row(1, &posted, true)));
+    assert_eq!(store.chat_ask(ask(3)).await.unwrap(), None);
+    assert_eq!(store.chat_asks_of(ask(1).job).await.unwrap().len(), 2);
+    assert_eq!(store.chat_asks_of_reply("C1:2".into()).await.unwrap(), [row(1, &posted, true)]);
+    assert_eq!(store.chat_asks_of_reply("C1:1".into()).await.unwrap(), []);
 }
 
 async fn a_reset_counts_for_its_conversation(db: TestDb) {

@@ -1,48 +1,109 @@
 //! Asks of agents, as people read them before they decide.
 
-use serde_json::{Map, Value};
-
+use crate::actor::Actor;
 use crate::ask::{Answered, Ask, AskState, AskSubject};
 use crate::chat::ChatPlatform;
-use crate::chat::escape::{code_block, escape, inline_code, with_codes};
+use crate::chat::escape::{escape, inline_code, with_codes};
 use crate::chat::markdown::{convert, post_limit};
-use crate::chat::split::split;
+use crate::chat::render::{RenderedFile, RenderedPost};
+use crate::chat::split::{length, shorten, split};
 use crate::duration;
+use jiff::Timestamp;
 
-/// Returns the messages of an open ask. They contain the whole input of the tool, in which invisible characters are
-/// written as codes, so that a person sees everything that is to be allowed. The buttons belong to the last message.
-pub fn ask_posts(ask: &Ask, platform: ChatPlatform) -> Vec<String> {
+use super::tool_input::InputPart;
+
+/// Room for the text at the end of the last post. Because it does not depend on the text, the other posts of an ask stay
+/// the same when the ask is answered.
+const FOOTER_ROOM: usize = 600;
+/// Maximum length of the text that an answer contains.
+const MAX_ANSWER_CHARS: usize = 250;
+const MAX_NAME_CHARS: usize = 80;
+/// Number of posts above which an ask is posted as its beginning, with the whole ask in a file.
+const MAX_ASK_POSTS: usize = 10;
+
+/// Returns the messages of an ask. They contain the whole input of the tool, in which invisible characters are written
+/// as codes, so that a person sees everything that is to be allowed. The last message says how the ask is answered or,
+/// if it is closed, who answered it; the other messages do not change. The buttons belong to the last message.
+///
+/// `is_answerable` is true if somebody may answer the ask in the chat.
+pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<RenderedPost> {
     let agent = escape(ask.agent.as_str(), platform);
-    let (subject, advice) = match &ask.what {
+    let (shown, whole) = match &ask.what {
         AskSubject::Tool { tool, input } => {
+            let parts = InputPart::of(input);
             let heading = format!("Agent {agent} asks whether it may use {}:", inline_code(tool, platform));
-            let parts: Vec<String> = [heading].into_iter().chain(tool_input(input, platform)).collect();
-            (parts.join("\n"), "Only operators can allow or deny this.")
+            let shown = parts.iter().map(|part| part.to_markup(platform));
+            let whole: Vec<String> = parts.iter().map(InputPart::to_plain_text).collect();
+            ([heading].into_iter().chain(shown).collect::<Vec<_>>().join("\n"), whole.join("\n\n"))
         }
         AskSubject::Question { question } => {
-            let question = convert(question, platform);
-            (format!("Agent {agent} asks:\n{question}"), "Only operators can answer. Reply to this message.")
+            (format!("Agent {agent} asks:\n{}", convert(question, platform)), with_codes(question))
+        }
+    };
+    let footer = ask_closed(ask, platform).unwrap_or_else(|| advice(ask, is_answerable, platform));
+    let mut texts = split(&shown, post_limit(platform) - FOOTER_ROOM);
+    if texts.len() > MAX_ASK_POSTS {
+        let beginning = texts.swap_remove(0);
+        return vec![with_file(&beginning, whole, &footer, ask)];
+    }
+    if let Some(last) = texts.last_mut() {
+        *last = format!("{last}\n\n{footer}");
+    }
+    texts.into_iter().map(|text| RenderedPost { text, file: None }).collect()
+}
+
+fn with_file(beginning: &str, whole: String, footer: &str, ask: &Ask) -> RenderedPost {
+    let name = format!("ask-{}.txt", ask.id.number);
+    let count = whole.chars().count();
+    let text = format!(
+        "{beginning}\n\nThis is only the beginning. The whole text has {count} characters and is in {name}. {footer}"
+    );
+    RenderedPost { text, file: Some(RenderedFile { name, content: whole }) }
+}
+
+/// Says how an open ask is answered.
+fn advice(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> String {
+    let how = match (&ask.what, is_answerable) {
+        (AskSubject::Tool { .. }, true) => {
+            format!(
+                "An operator can press a button, or reply {} or {}.",
+                inline_code("allow", platform),
+                inline_code("deny", platform)
+            )
+        }
+        (AskSubject::Question { .. }, true) => "An operator can reply to this message.".to_owned(),
+        (_, false) => {
+            let verb = if matches!(ask.what, AskSubject::Tool { .. }) { "approve" } else { "answer" };
+            let command = inline_code(&format!("cowhand {verb} {}", ask.id), platform);
+            format!("Nobody can answer here, because no operator is listed for this agent. Use {command}.")
         }
     };
     let time = duration::rounded(ask.expires_at.duration_since(ask.asked_at));
-    split(&format!("{subject}\n\n{advice} The ask {} expires after {time}.", ask.id), post_limit(platform))
+    format!("{how} Without an answer, {} is denied after {time}.", ask.id)
 }
 
-/// Returns what became of an ask; none while it is open. It replaces the advice and the buttons.
+/// Returns what became of an ask; none while it is open.
 pub fn ask_closed(ask: &Ask, platform: ChatPlatform) -> Option<String> {
     let id = &ask.id;
     let said = |verb: &str, answered: &Answered| {
-        let by = answered.by.as_ref().map(|by| format!(" by {}", escape(&by.to_string(), platform)));
-        let message = answered.message.as_ref().map(|text| format!(": {}", escape(text, platform)));
-        format!("{id} was {verb}{}{}", by.unwrap_or_default(), message.unwrap_or_else(|| ".".to_owned()))
+        let by = answered.by.as_ref().map(|by| format!(" by {}", name_of(by, platform)));
+        let (by, at) = (by.unwrap_or_default(), at(answered.answered_at));
+        match answered.message.as_ref().map(|text| escape_within(text, MAX_ANSWER_CHARS, platform)) {
+            Some(message) => format!("{id} was {verb}{by} {at}: {message}"),
+            None => format!("{id} was {verb}{by} {at}."),
+        }
     };
     match &ask.state {
         AskState::Open => None,
         AskState::Allowed(answered) => Some(said("allowed", answered)),
         AskState::Denied(answered) => Some(said("denied", answered)),
         AskState::Answered(answered) => Some(said("answered", answered)),
-        AskState::Expired { .. } => Some(format!("{id} expired without an answer. This counts as denied.")),
-        AskState::Ended { .. } => Some(format!("{id} is over: the agent ended before somebody answered.")),
+        AskState::Expired { answered_at } => {
+            Some(format!("{id} expired without an answer {}. This counts as denied.", at(*answered_at)))
+        }
+        AskState::Ended { answered_at } => {
+            Some(format!("{id} is over: the agent ended {}, before somebody answered.", at(*answered_at)))
+        }
     }
 }
 
@@ -51,75 +112,87 @@ pub fn ask_needs_reply() -> String {
     "This ask is a question. Reply to the message with your answer.".to_owned()
 }
 
-/// Formats the input of a tool: a command, a change of a file, and everything else as JSON.
-fn tool_input(input: &Value, platform: ChatPlatform) -> Vec<String> {
-    let Value::Object(fields) = input else { return vec![json_block(input, platform)] };
-    let mut rest: Map<String, Value> = fields.clone();
-    let mut parts = Vec::new();
-    if let Some(path) = take_text(&mut rest, "file_path") {
-        parts.push(format!("File: {}", inline_code(&with_codes(&path), platform)));
-    }
-    if let Some(command) = take_text(&mut rest, "command") {
-        parts.push(code_block(&with_codes(&command), "sh", platform));
-    }
-    let changes = match (take_text(&mut rest, "old_string"), take_text(&mut rest, "new_string")) {
-        (None, None) => edits(&mut rest),
-        (old, new) => vec![(old.unwrap_or_default(), new.unwrap_or_default())],
+/// The button belongs to no ask of this conversation.
+pub fn ask_unknown() -> String {
+    "This button belongs to no ask in this conversation, so nothing was changed.".to_owned()
+}
+
+/// The presser or the author may not answer asks.
+pub fn ask_needs_operator(ask: &Ask, platform: ChatPlatform) -> String {
+    let agent = escape(ask.agent.as_str(), platform);
+    format!("Only operators of agent {agent} may answer {}. Nothing was changed.", ask.id)
+}
+
+/// The answer could not be stored.
+pub fn ask_not_answered(reason: &str, platform: ChatPlatform) -> String {
+    format!("Your answer was not stored: {} Try again.", super::sentence(reason, platform))
+}
+
+/// Somebody else answered before the presser or author did.
+pub fn ask_closed_before(ask: &Ask, platform: ChatPlatform) -> String {
+    let closed = ask_closed(ask, platform).unwrap_or_default();
+    format!("Your answer came too late. {closed}")
+}
+
+/// Why a message is not taken as the answer to an open ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoAnswerReason {
+    /// The author may not answer.
+    NotOperator,
+    /// The text is neither clearly yes nor clearly no.
+    Unclear,
+    /// Several asks are open in the conversation.
+    Several,
+    /// The message is in a channel in which people talk about other things, and is no reply to the ask.
+    NoReply,
+    /// An answer cannot contain files.
+    HasFiles,
+}
+
+/// A message in a conversation with an open ask becomes a job, because it does not answer the ask.
+pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> String {
+    let id = &ask.id;
+    let why = match reason {
+        NoAnswerReason::NotOperator => {
+            format!("only operators of agent {} may answer {id}", escape(ask.agent.as_str(), platform))
+        }
+        NoAnswerReason::Unclear => {
+            let (allow, deny) = (inline_code("allow", platform), inline_code("deny", platform));
+            format!("{id} needs {allow} or {deny} as its answer")
+        }
+        NoAnswerReason::Several => {
+            "several asks are open here. Use the buttons, or reply to the message of the ask".to_owned()
+        }
+        NoAnswerReason::NoReply => format!("it is no reply to the message of {id}"),
+        NoAnswerReason::HasFiles => format!("the answer to {id} cannot contain files"),
     };
-    parts.extend(changes.iter().map(|(old, new)| diff_block(old, new, platform)));
-    if !parts.is_empty()
-        && let Some(content) = take_text(&mut rest, "content")
-    {
-        parts.push(diff_block("", &content, platform));
-    }
-    if !rest.is_empty() || parts.is_empty() {
-        parts.push(json_block(&Value::Object(rest), platform));
-    }
-    parts
+    format!("Your message answers no ask, so it is a new message for the agent: {why}.")
 }
 
-/// Takes the changes of a tool that makes several. If one of them has another form, all stay in the input.
-fn edits(fields: &mut Map<String, Value>) -> Vec<(String, String)> {
-    let read = |edit: &Value| {
-        let is_plain = edit.as_object().is_some_and(|edit| edit.len() == 2);
-        let text = |key: &str| edit.get(key)?.as_str().map(str::to_owned);
-        is_plain.then(|| Some((text("old_string")?, text("new_string")?))).flatten()
+/// Returns the name of somebody who answered, without addresses of the network.
+fn name_of(actor: &Actor, platform: ChatPlatform) -> String {
+    let name = match actor {
+        Actor::Token { name, browser: false, .. } => format!("token {name}"),
+        Actor::Token { browser: true, .. } | Actor::Link { .. } => "the dashboard".to_owned(),
+        Actor::Sender { .. } => "a webhook".to_owned(),
+        Actor::Person { .. } | Actor::Job { .. } | Actor::Chat { .. } => actor.to_string(),
     };
-    let edits = fields.get("edits").and_then(Value::as_array);
-    let edits: Option<Vec<_>> = edits.and_then(|edits| edits.iter().map(read).collect());
-    if edits.is_some() {
-        fields.shift_remove("edits");
+    escape_within(&name, MAX_NAME_CHARS, platform)
+}
+
+/// Formats the beginning of a text of others, so that the result has at most `limit` characters.
+fn escape_within(text: &str, limit: usize, platform: ChatPlatform) -> String {
+    let mut shown = limit;
+    loop {
+        let escaped = escape(&shorten(text, shown), platform);
+        if length(&escaped) <= limit || shown == 0 {
+            return escaped;
+        }
+        shown /= 2;
     }
-    edits.unwrap_or_default()
 }
 
-fn take_text(fields: &mut Map<String, Value>, key: &str) -> Option<String> {
-    let is_text = fields.get(key).is_some_and(Value::is_string);
-    let value = is_text.then(|| fields.shift_remove(key)).flatten()?;
-    value.as_str().map(str::to_owned)
-}
-
-fn json_block(value: &Value, platform: ChatPlatform) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    code_block(&with_codes(&text), "json", platform)
-}
-
-/// Formats a change as a diff. Equal lines at the start and at the end are context.
-fn diff_block(old: &str, new: &str, platform: ChatPlatform) -> String {
-    let (old, new) = (with_codes(old), with_codes(new));
-    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let same_start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let (old_rest, new_rest) = (&old[same_start..], &new[same_start..]);
-    let same_end =
-        old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
-    let marked = |mark: char, lines: &[&str]| -> Vec<String> {
-        lines.iter().map(|line| format!("{mark} {line}")).collect()
-    };
-    let lines = [
-        marked(' ', &old[..same_start]),
-        marked('-', &old_rest[..old_rest.len() - same_end]),
-        marked('+', &new_rest[..new_rest.len() - same_end]),
-        marked(' ', &old_rest[old_rest.len() - same_end..]),
-    ];
-    code_block(&lines.concat().join("\n"), "diff", platform)
+/// Formats a time as `on 2026-01-05 at 14:05 UTC`.
+fn at(time: Timestamp) -> String {
+    time.strftime("on %Y-%m-%d at %H:%M UTC").to_string()
 }

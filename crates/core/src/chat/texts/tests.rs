@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::actor::Actor;
 use crate::ask::{Answered, Ask, AskState, AskSubject};
+use crate::chat::markdown::post_limit;
+use crate::chat::render::RenderedPost;
 use crate::chat::split::length;
 use ChatPlatform::{Discord, Slack};
 
@@ -136,6 +138,14 @@ fn tool(tool: &str, input: Value) -> Ask {
     ask(AskSubject::Tool { tool: tool.to_owned(), input })
 }
 
+const WITHOUT_ANSWER: &str = "Without an answer, job-2026-01-05-a1b2c3.1 is denied after 1h.";
+
+fn texts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<String> {
+    let posts = ask_posts(ask, is_answerable, platform);
+    assert!(posts.iter().all(|post| post.file.is_none()));
+    posts.into_iter().map(|post| post.text).collect()
+}
+
 #[test]
 fn asks_show_everything_that_is_to_be_allowed() {
     let edit = json!({"old_string": "same\nold\nend", "new_string": "same\nnew\nmore\nend"});
@@ -169,28 +179,56 @@ fn asks_show_everything_that_is_to_be_allowed() {
         ("Odd", json!("@everyone"), "```json\n\"@\u{200b}everyone\"\n```".to_owned()),
     ] {
         let expected = format!(
-            "Agent coder asks whether it may use `{name}`:\n{expected}\n\nOnly operators can allow or deny this. The ask job-2026-01-05-a1b2c3.1 expires after 1h."
+            "Agent coder asks whether it may use `{name}`:\n{expected}\n\nAn operator can press a button, or reply `allow` or `deny`. {WITHOUT_ANSWER}"
         );
-        assert_eq!(ask_posts(&tool(name, input), Discord), [expected]);
+        assert_eq!(texts(&tool(name, input), true, Discord), [expected]);
     }
     let question = ask(AskSubject::Question { question: "Which **one**, <@U1>?".to_owned() });
-    assert_eq!(
-        ask_posts(&question, Slack),
-        [
-            "Agent coder asks:\nWhich *one*, &lt;@U1&gt;?\n\nOnly operators can answer. Reply to this message. The ask job-2026-01-05-a1b2c3.1 expires after 1h."
-        ]
-    );
+    for (is_answerable, expected) in [
+        (true, "An operator can reply to this message."),
+        (
+            false,
+            "Nobody can answer here, because no operator is listed for this agent. Use `cowhand answer job-2026-01-05-a1b2c3.1`.",
+        ),
+    ] {
+        let expected = format!("Agent coder asks:\nWhich *one*, &lt;@U1&gt;?\n\n{expected} {WITHOUT_ANSWER}");
+        assert_eq!(texts(&question, is_answerable, Slack), [expected]);
+    }
 }
 
 #[test]
 fn a_long_command_is_shown_as_a_whole() {
     let command: Vec<String> = (0..1_000).map(|number| format!("echo {number}")).collect();
+    let asked = tool("Bash", json!({"command": command.join("\n")}));
     for platform in [Slack, Discord] {
-        let posts = ask_posts(&tool("Bash", json!({"command": command.join("\n")})), platform);
-        assert!(posts.iter().all(|post| length(post) <= 2_000 || platform == Slack));
+        let posts = texts(&asked, true, platform);
+        let limit = post_limit(platform);
+        assert!(posts.len() > 1 && posts.iter().all(|post| length(post) <= limit), "{posts:#?}");
         let shown: Vec<&str> =
             posts.iter().flat_map(|post| post.lines()).filter(|line| line.starts_with("echo")).collect();
         assert_eq!(shown, command);
+        let answered =
+            Answered { answered_at: Timestamp::UNIX_EPOCH, by: None, message: Some("<long> ".repeat(1_000)) };
+        let closed = texts(&Ask { state: AskState::Denied(answered), ..asked.clone() }, true, platform);
+        let (last, others) = closed.split_last().unwrap();
+        assert_eq!(others, &posts[..posts.len() - 1], "an answer changes only the last post");
+        assert!(last.contains("was denied") && length(last) <= limit, "{last}");
+    }
+}
+
+#[test]
+fn a_very_long_command_is_in_a_file() {
+    let command: Vec<String> = (0..10_000).map(|number| format!("echo {number} \u{202e}&\u{1b}")).collect();
+    let asked = tool("Bash", json!({"command": command.join("\n"), "timeout": 5}));
+    for platform in [Slack, Discord] {
+        let posts = ask_posts(&asked, true, platform);
+        let [RenderedPost { text, file: Some(file) }] = &posts[..] else { panic!("{posts:?}") };
+        assert!(text.contains("echo 1 ") && text.matches("```").count() == 2, "{text}");
+        assert!(text.contains("is in ask-1.txt.") && length(text) <= post_limit(platform), "{text}");
+        assert_eq!(file.name, "ask-1.txt");
+        let shown: Vec<&str> = file.content.lines().take(10_000).collect();
+        assert_eq!((shown[0], shown[9_999]), ("echo 0 \\u{202e}&\\u{1b}", "echo 9999 \\u{202e}&\\u{1b}"));
+        assert!(file.content.ends_with("{\n  \"timeout\": 5\n}"));
     }
 }
 
@@ -205,14 +243,23 @@ fn a_closed_ask_says_who_answered() {
     let answered_at = Timestamp::UNIX_EPOCH;
     for (state, expected) in [
         (AskState::Open, None),
-        (AskState::Allowed(by(None)), Some("was allowed by &lt;!here&gt; (U1) on slack.")),
+        (
+            AskState::Allowed(by(None)),
+            Some("was allowed by &lt;!here&gt; (U1) on slack on 1970-01-01 at 00:00 UTC."),
+        ),
         (
             AskState::Denied(by(Some("too risky"))),
-            Some("was denied by &lt;!here&gt; (U1) on slack: too risky"),
+            Some("was denied by &lt;!here&gt; (U1) on slack on 1970-01-01 at 00:00 UTC: too risky"),
         ),
-        (AskState::Answered(nobody), Some("was answered.")),
-        (AskState::Expired { answered_at }, Some("expired without an answer. This counts as denied.")),
-        (AskState::Ended { answered_at }, Some("is over: the agent ended before somebody answered.")),
+        (AskState::Answered(nobody), Some("was answered on 1970-01-01 at 00:00 UTC.")),
+        (
+            AskState::Expired { answered_at },
+            Some("expired without an answer on 1970-01-01 at 00:00 UTC. This counts as denied."),
+        ),
+        (
+            AskState::Ended { answered_at },
+            Some("is over: the agent ended on 1970-01-01 at 00:00 UTC, before somebody answered."),
+        ),
     ] {
         let ask = Ask { state, ..tool("Bash", json!({})) };
         let expected = expected.map(|text| format!("job-2026-01-05-a1b2c3.1 {text}"));

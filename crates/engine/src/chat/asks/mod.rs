@@ -1,0 +1,66 @@
+//! Asks of agents that are posted and answered in a chat.
+//!
+//! The node that runs the job posts its open asks between the posts of its output ([`post`]). A person answers with a
+//! button ([`press`]) or a message ([`reply`]). However an ask is answered, its last post then shows the answer in place
+//! of the buttons ([`close`]).
+
+pub(super) mod close;
+pub(super) mod post;
+pub(super) mod press;
+pub(super) mod reply;
+
+use cowhand_chat::{Button, ButtonStyle};
+use cowhand_core::ask::{Answered, Ask, AskId, AskState, AskSubject};
+use cowhand_core::chat::ChatPlatform;
+use cowhand_core::chat::settings::PlatformChat;
+use cowhand_core::id::AgentName;
+
+use super::bot::Bot;
+use super::buttons::{AskChoice, ButtonValue};
+use super::context::ChatContext;
+use crate::fleet::redacted_subject;
+use cowhand_store::StoreError;
+
+/// Returns the buttons below an open ask.
+fn buttons_of(ask: &Ask) -> Vec<Button> {
+    let button = |label: &str, choice, style| Button {
+        label: label.to_owned(),
+        value: ButtonValue::Answer(ask.id.clone(), choice).to_string(),
+        style,
+    };
+    let deny = button("Deny", AskChoice::Deny, ButtonStyle::Deny);
+    match &ask.what {
+        AskSubject::Tool { .. } => vec![button("Allow", AskChoice::Allow, ButtonStyle::Approve), deny],
+        AskSubject::Question { .. } => vec![deny],
+    }
+}
+
+impl ChatContext {
+    /// Returns the settings of an agent on a platform.
+    fn chat_of(&self, agent: &AgentName, platform: ChatPlatform) -> Option<PlatformChat> {
+        self.fleet.roster().agent(agent)?.chat.as_ref()?.on(platform).cloned()
+    }
+
+    /// Returns whether the agent talks through this bot.
+    fn is_bot_of(&self, bot: &Bot, agent: &AgentName) -> bool {
+        self.bot_of(agent, bot.platform).is_some_and(|own| own.key == bot.key)
+    }
+
+    /// Returns an ask without known secrets, as it is now.
+    async fn shown_ask(&self, id: &AskId) -> Result<Option<Ask>, StoreError> {
+        let Some(ask) = self.store().ask(id.clone()).await? else { return Ok(None) };
+        let ask = ask.seen_at(self.now());
+        let redactor = self.fleet.redactor();
+        let redacted = |answered: Answered| Answered {
+            message: answered.message.map(|text| redactor.redact(&text).into_owned()),
+            ..answered
+        };
+        let state = match ask.state {
+            AskState::Allowed(answered) => AskState::Allowed(redacted(answered)),
+            AskState::Denied(answered) => AskState::Denied(redacted(answered)),
+            AskState::Answered(answered) => AskState::Answered(redacted(answered)),
+            state @ (AskState::Open | AskState::Expired { .. } | AskState::Ended { .. }) => state,
+        };
+        Ok(Some(Ask { what: redacted_subject(ask.what, &redactor), state, ..ask }))
+    }
+}

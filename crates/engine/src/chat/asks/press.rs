@@ -1,0 +1,108 @@
+//! Presses of the buttons below an ask.
+
+use cowhand_core::actor::Actor;
+use cowhand_core::ask::{Ask, AskAnswer, AskId, AskRefused, AskState};
+use cowhand_core::chat::access::is_operator;
+use cowhand_core::chat::{ButtonPress, ChatPlatform, ChatUser, texts};
+use tracing::info;
+
+use super::super::actor_of;
+use super::super::bot::Bot;
+use super::super::buttons::AskChoice;
+use super::super::context::ChatContext;
+use crate::fleet::FleetError;
+use cowhand_store::{StoreError, audit};
+use cowhand_system::fault;
+
+/// Answers an ask on behalf of the presser, and returns the text for the presser. Anybody can send any press, so every
+/// part of it is checked.
+pub(in crate::chat) async fn answer(
+    context: &ChatContext,
+    bot: &Bot,
+    press: &ButtonPress,
+    id: AskId,
+    choice: AskChoice,
+) -> String {
+    let ask = match pressed_ask(context, bot, press, &id).await {
+        Ok(Some(ask)) => ask,
+        Ok(None) => return texts::ask_unknown(),
+        Err(error) => return texts::ask_not_answered(&error.to_string(), bot.platform),
+    };
+    let chat = context.chat_of(&ask.agent, bot.platform);
+    if !chat.is_some_and(|chat| is_operator(&chat.access, &press.user)) {
+        info!(ask = %id, user = press.user.id, "refused the press of a button by somebody who is no operator");
+        return texts::ask_needs_operator(&ask, bot.platform);
+    }
+    let answer = match choice {
+        AskChoice::Allow => AskAnswer::Allow { message: None },
+        AskChoice::Deny => AskAnswer::Deny { message: None },
+    };
+    match context.answer_ask(bot.platform, &press.user, &id, answer).await {
+        Ok(given) => given.text,
+        Err(error) => texts::ask_not_answered(&error.to_string(), bot.platform),
+    }
+}
+
+/// Returns the ask whose post has the pressed button; none if the press does not come from such a post.
+async fn pressed_ask(
+    context: &ChatContext,
+    bot: &Bot,
+    press: &ButtonPress,
+    id: &AskId,
+) -> Result<Option<Ask>, StoreError> {
+    let Some(known) = context.store().chat_ask(id.clone()).await? else { return Ok(None) };
+    let posted = &known.posted;
+    // Until the last post is recorded, only its place is known.
+    let is_its_post = !posted.is_complete || posted.messages.last() == Some(&press.message);
+    let is_its_place = posted.is_in(bot.platform, &press.place) && context.is_bot_of(bot, &posted.agent);
+    if !(is_its_post && is_its_place) {
+        return Ok(None);
+    }
+    context.shown_ask(id).await
+}
+
+/// Result of a person's try to answer an ask.
+pub(super) struct GivenAnswer {
+    /// True if this answer of the person is the one that counts.
+    pub(super) counts: bool,
+    /// Text for the person.
+    pub(super) text: String,
+}
+
+impl ChatContext {
+    /// Answers an ask on behalf of a user who may do so.
+    pub(super) async fn answer_ask(
+        &self,
+        platform: ChatPlatform,
+        user: &ChatUser,
+        id: &AskId,
+        answer: AskAnswer,
+    ) -> Result<GivenAnswer, FleetError> {
+        let given = |counts, text| Ok(GivenAnswer { counts, text });
+        let answered = audit::by(actor_of(platform, user), self.fleet.answer(id.clone(), answer)).await;
+        fault::point("chat_ask_answered");
+        match answered {
+            Ok(_) | Err(FleetError::AskRefused(AskRefused::Over { .. })) => {}
+            Err(FleetError::AskRefused(AskRefused::NeedsText(_))) => {
+                return given(false, texts::ask_needs_reply());
+            }
+            Err(FleetError::NoAsk(_)) => return given(false, texts::ask_unknown()),
+            Err(error) => return Err(error),
+        }
+        let Some(ask) = self.shown_ask(id).await? else { return given(false, texts::ask_unknown()) };
+        // The person may have answered before, for example if the daemon was killed after that.
+        if is_answered_by(&ask, &user.id) {
+            return given(true, texts::ask_closed(&ask, platform).unwrap_or_default());
+        }
+        given(false, texts::ask_closed_before(&ask, platform))
+    }
+}
+
+fn is_answered_by(ask: &Ask, user: &str) -> bool {
+    match &ask.state {
+        AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) => {
+            matches!(&answered.by, Some(Actor::Chat { id, .. }) if id == user)
+        }
+        AskState::Open | AskState::Expired { .. } | AskState::Ended { .. } => false,
+    }
+}
