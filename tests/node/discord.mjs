@@ -134,7 +134,8 @@ const command = new SlashCommandBuilder()
 await client.application.commands.set([command])
 const registered = await client.application.commands.fetch()
 assert.equal(registered.first().name, 'skill')
-assert.ok(registered.first().equals(command.toJSON()))
+// As it was sent: without the keys that have no value.
+assert.ok(registered.first().equals(JSON.parse(JSON.stringify(command))))
 await guild.commands.set([])
 
 async function interact(action, fields, use) {

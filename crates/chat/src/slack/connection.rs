@@ -19,6 +19,9 @@ const RECONNECT_WAITS: Backoff =
     Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_mins(2));
 /// Length of a connection after which its end does not count as a failure.
 const STABLE_CONNECTION: Duration = Duration::from_secs(10);
+/// Number of announced ends in a row, each soon after the start of its connection, that are followed by another
+/// connection at once.
+const MAX_QUICK_REFRESHES: u32 = 5;
 /// Number of received envelopes that may wait.
 const MAX_WAITING_ENVELOPES: usize = 4096;
 /// Errors of a method by which Slack refuses the app for good.
@@ -74,11 +77,11 @@ impl SlackConnector {
             let wait = match end {
                 SocketEnd::Disabled => return refused(SOCKET_MODE_ADVICE.to_owned()),
                 // The old connection is served until Slack closes it.
-                SocketEnd::Refresh if failures <= 1 => Duration::ZERO,
+                SocketEnd::Refresh if failures <= MAX_QUICK_REFRESHES => Duration::ZERO,
                 SocketEnd::Refresh => {
                     let problem = Some("Slack ends each connection at once".to_owned());
                     self.state.send_replace(ConnectionState::Connecting { problem });
-                    RECONNECT_WAITS.pause_after(failures - 1)
+                    RECONNECT_WAITS.pause_after(failures - MAX_QUICK_REFRESHES)
                 }
                 SocketEnd::Lost { reason } => {
                     tracing::info!("the connection to Slack is lost: {reason}");

@@ -235,6 +235,7 @@ impl FakeDiscordState {
         let guild = self.guild_of(&message.channel);
         let mut full = self.message_json(&message);
         full["nonce"] = json!(message.nonce);
+        full["channel_type"] = self.channel_json(&message.channel)["type"].take();
         if let Some(guild) = &guild {
             full["guild_id"] = json!(guild);
             full["member"] = self.member_json(&message.author);
