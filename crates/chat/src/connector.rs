@@ -63,6 +63,17 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// stated.
     async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError>;
 
+    /// Returns the address at which an attachment of a message can be downloaded now, if the platform gives another one
+    /// than before: the addresses of some platforms expire. `message` is the id of the message.
+    async fn current_url(
+        &self,
+        _place: &ChatPlace,
+        _message: &str,
+        _attachment: &ChatAttachment,
+    ) -> Result<Option<String>, ChatError> {
+        Ok(None)
+    }
+
     /// Checks the tokens, permissions and intents, and returns what is missing.
     async fn check(&self) -> Result<Vec<SetupProblem>, ChatError>;
 }

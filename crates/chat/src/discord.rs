@@ -33,9 +33,10 @@ mod wire;
 
 pub use command::{SlashCommand, SlashOption};
 use delivery::EventDelivery;
-use directory::{Directory, conversation_of};
+use directory::{Directory, conversation_of, parsed};
 use gateway::GatewayReader;
 use rest::{DiscordRest, PLATFORM, RestError, RestRequest};
+use wire::DiscordMessage;
 
 /// Environment variable with the address of the platform, for bots whose settings have none.
 pub const API_URL_VARIABLE: &str = "COWHAND_DISCORD_API";
@@ -203,6 +204,21 @@ impl Connector for DiscordConnector {
             return Err(ChatError::Refused { platform: PLATFORM, reason });
         };
         self.rest.download(url, limit).await
+    }
+
+    async fn current_url(
+        &self,
+        place: &ChatPlace,
+        message: &str,
+        attachment: &ChatAttachment,
+    ) -> Result<Option<String>, ChatError> {
+        let path = format!("/channels/{}/messages/{message}", conversation_of(place));
+        let message: DiscordMessage = match self.rest.get(path).await {
+            Err(RestError::Refused { code: UNKNOWN_MESSAGE, .. }) => return Ok(None),
+            answer => parsed(answer?)?,
+        };
+        let current = message.attachments.into_iter().find(|file| file.id == attachment.id);
+        Ok(current.map(|file| file.url).filter(|url| *url != attachment.url))
     }
 
     async fn check(&self) -> Result<Vec<SetupProblem>, ChatError> {

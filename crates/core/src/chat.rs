@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub mod access;
+pub mod attachment;
 pub mod command;
 pub mod escape;
 pub mod markdown;
@@ -11,6 +12,7 @@ pub mod posting;
 pub mod prompt;
 pub mod render;
 pub mod reply;
+pub mod sending;
 pub mod settings;
 pub mod split;
 pub mod texts;

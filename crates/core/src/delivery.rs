@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::chat::attachment::AttachedFile;
 use crate::chat::posting::MessageDetails;
 use crate::filter::matches;
 use crate::trigger::{ChatPlatform, FiringContext, Occurrence, Task, TriggerConfig};
@@ -182,13 +183,20 @@ impl Message {
             ("thread", thread.unwrap_or_default()),
             ("author", author),
             ("author_name", details.author_name),
-            ("attachments", details.attachments.join("\n")),
+            ("attachments", descriptions(&details.attachments)),
             ("earlier_messages", details.earlier_messages),
             ("timestamp", now.to_string()),
         ];
         let title = text.lines().next().unwrap_or_default().to_owned();
         Task { source_id: id, title, body: text, url, metadata: set(metadata), ..Task::default() }
     }
+}
+
+/// Returns the descriptions of files for the prompt. The short ones come first, so that a long text cannot displace them.
+fn descriptions(files: &[AttachedFile]) -> String {
+    let mut descriptions: Vec<&str> = files.iter().map(|file| file.description.as_str()).collect();
+    descriptions.sort_by_key(|description| description.contains('\n'));
+    descriptions.join("\n")
 }
 
 /// Returns the conversation of a place: its thread, or its channel without a thread. Names are escaped, so that two
@@ -227,6 +235,18 @@ mod tests {
         Delivery::Webhook(Webhook { id: "d-1".into(), event: event.into(), payload })
     }
 
+    fn attached(description: &str) -> AttachedFile {
+        let attachment = crate::chat::ChatAttachment {
+            id: "1".into(),
+            name: String::new(),
+            media_type: String::new(),
+            bytes: 0,
+            url: String::new(),
+            is_voice: false,
+        };
+        AttachedFile { attachment, description: description.into(), path: None }
+    }
+
     fn message(text: &str) -> Delivery {
         Delivery::Chat(Message {
             platform: ChatPlatform::Slack,
@@ -238,7 +258,7 @@ mod tests {
             url: String::new(),
             details: MessageDetails {
                 author_name: "ann".into(),
-                attachments: vec!["plan.txt".into(), "photo.png".into()],
+                attachments: vec![attached("plan.txt:\n1. Rest"), attached("photo.png")],
                 ..MessageDetails::default()
             },
         })
@@ -369,7 +389,7 @@ mod tests {
             json!(task.metadata),
             json!({
                 "platform": "slack", "channel": "C1", "author": "U1", "author_name": "ann",
-                "attachments": "plan.txt\nphoto.png", "timestamp": "2026-01-05T09:00:00Z",
+                "attachments": "photo.png\nplan.txt:\n1. Rest", "timestamp": "2026-01-05T09:00:00Z",
             })
         );
     }

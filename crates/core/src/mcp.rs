@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::word::written_as;
+
 /// An MCP server. It is serialized in the form that Claude Code reads.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct McpServer {
@@ -39,4 +41,22 @@ pub enum McpTransport {
     Stdio,
     Sse,
     Http,
+}
+
+/// The tools that a job gets from the MCP server of the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobToolSet {
+    /// Tools for the fleet.
+    Fleet,
+    /// Tools for the chat that the job answers.
+    Chat,
+    All,
+}
+
+written_as! {
+    JobToolSet {
+        Fleet = "fleet",
+        Chat = "chat",
+        All = "all",
+    }
 }

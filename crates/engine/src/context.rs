@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -94,6 +94,8 @@ pub struct Engine {
     pub config: Current,
     /// The answer waits of the running agents.
     pub(crate) answer_waits: AnswerWaits,
+    /// Number of files that agents on this node have sent since the start of the daemon.
+    pub(crate) sent_files: AtomicU64,
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs that have an orphan on this node: an attempt that is no longer current. The daemon ends the orphan.
     orphaned: Mutex<Vec<JobId>>,
@@ -239,6 +241,7 @@ impl Engine {
             unfinished: Unfinished::default(),
             config: Current::new(loaded),
             answer_waits: AnswerWaits::default(),
+            sent_files: AtomicU64::default(),
             running: Mutex::default(),
             orphaned: Mutex::default(),
             expired_searches: Mutex::default(),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cowhand_core::ask::{AskId, AskRefused};
+use cowhand_core::chat::sending::SendRefused;
 use cowhand_core::config::suggest::closest;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
@@ -149,6 +150,8 @@ pub enum FleetError {
     MayNotAsk(AgentName),
     #[error(transparent)]
     ReportRefused(ReportRefused),
+    #[error(transparent)]
+    SendRefused(SendRefused),
     #[error("attempt {attempt} of {job} does not run")]
     NoAttempt { job: JobId, attempt: u32 },
     #[error("cannot read the output of {job}: {source}")]

@@ -5,6 +5,7 @@ mod answer_waits;
 mod attempt;
 pub mod backup;
 pub mod chat;
+mod chat_bots;
 mod collector_headers;
 pub mod config;
 pub mod context;

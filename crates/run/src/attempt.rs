@@ -1,5 +1,7 @@
 //! The folder of an attempt, which daemon and keeper share.
 
+mod saved_folder;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -19,6 +21,7 @@ use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::lock_file;
 use cowhand_system::remove::{is_missing, missing_is_ok, remove_folder};
+pub use saved_folder::SavedFolder;
 
 /// An attempt of a job, or a hook that is a command: not started, running or ended.
 #[derive(Debug, Clone)]
@@ -174,10 +177,10 @@ impl Attempt {
         Ok(())
     }
 
-    /// Removes the private files and the credentials after the end of the attempt, because they may contain secrets.
+    /// Removes the private files, the credentials and the saved folder after the end of the attempt.
     pub fn remove_private_files(&self) -> io::Result<()> {
         missing_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
-        remove_folder(&self.private())
+        self.remove_saved_folder().and(remove_folder(&self.private()))
     }
 
     /// Writes the secrets that the processes will get. The caller does this before the launch. A later daemon needs
@@ -301,7 +304,7 @@ impl Attempt {
 
     /// Removes the folder of the attempt.
     pub fn discard(&self) -> io::Result<()> {
-        remove_folder(&self.folder)
+        self.remove_saved_folder().and(remove_folder(&self.folder))
     }
 
     /// Returns the pid of the keeper, if it is known.

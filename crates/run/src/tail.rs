@@ -35,6 +35,7 @@ use super::runtime::{Finish, Reader};
 use crate::redact::{OpenSecret, Redactor};
 use batch::Batch;
 use index::{Checkpoint, Index};
+pub use index::{ReadSoFar, read_so_far};
 use stream::Stream;
 
 /// Maximum length of a message in the JSONL, and of a line of stderr.

@@ -20,6 +20,9 @@ statements! {
     CHAT_ANSWERS_WITHOUT_NOTE = same "select * from chat_answers where state = 'open' and waiting_note is null \
         and progress is null and created_at < $1 order by created_at, key limit $2";
     CHAT_ANSWER = same "select * from chat_answers where schedule_id = $1 and key = $2";
+    CHAT_ANSWER_OF_JOB = same "select chat_answers.* from jobs join chat_answers \
+        on chat_answers.schedule_id = jobs.schedule_id and chat_answers.key = jobs.firing_key where jobs.id = $1";
+    EDIT_CHAT_ANSWER = same "update chat_answers set origin = $3 where schedule_id = $1 and key = $2 and state = 'open'";
     CHAT_ANSWERS_OF_MESSAGE = same "select * from chat_answers where message = $1 order by created_at, key";
     CHAT_ANSWERS_OF_CONVERSATION = same "select * from chat_answers where agent = $1 and conversation = $2 \
         order by created_at desc, key desc limit $3";
@@ -127,6 +130,33 @@ impl Store {
             Box::pin(async move {
                 let row = tx.one(CHAT_ANSWER, args![schedule, key.as_str()]).await?;
                 row.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// Returns the answer to which the output of a job belongs; `None` if the job answers no chat message.
+    pub async fn chat_answer_of_job(&self, job: JobId) -> Result<Option<ChatAnswer>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(CHAT_ANSWER_OF_JOB, args![job.as_str()]).await?;
+                row.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// Replaces the message that an open answer answers, after its author has edited it.
+    pub async fn edit_chat_answer(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        origin: AnswerOrigin,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let row = args![schedule, key.as_str(), to_json(&origin)?];
+                tx.execute(EDIT_CHAT_ANSWER, row).await.map(drop)
             })
         })
         .await

@@ -30,6 +30,7 @@ mod chat_answers;
 mod chat_asks;
 mod chat_bots;
 mod chat_edits;
+mod chat_files;
 mod chat_messages;
 mod claims;
 mod cursors;
@@ -92,6 +93,7 @@ pub use chat_answers::ChatAnswer;
 pub use chat_asks::ChatAsk;
 pub use chat_bots::{ChatBotRecord, ChatBotState};
 pub use chat_edits::ChatEdit;
+pub use chat_files::{FileSent, SentFile};
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
@@ -302,6 +304,7 @@ fn all_statements() -> Vec<Statement> {
         chat_asks::ALL,
         chat_bots::ALL,
         chat_edits::ALL,
+        chat_files::ALL,
         chat_messages::ALL,
         claims::ALL,
         cursors::ALL,

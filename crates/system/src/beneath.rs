@@ -8,11 +8,13 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+
+use crate::remove::remove_folder;
 
 /// Reason why a file or directory was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +120,27 @@ impl Root {
     pub fn create_new(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// Creates the directories of a path below this directory, for the owner only, and opens the last one. Directories
+    /// that exist stay as they are. A link on the path is an error.
+    pub fn make_directories(&self, below: &Path) -> Result<Self, NotOpened> {
+        let mut at = self.directory(Path::new("."))?;
+        for name in plain(below)?.components().filter(|part| matches!(part, Component::Normal(_))) {
+            match rustix::fs::mkdirat(&at.0, name.as_os_str(), Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(not_opened(error)),
+            }
+            at = at.directory(Path::new(name.as_os_str()))?;
+        }
+        Ok(at)
+    }
+
+    /// Removes a file, or a directory with everything in it, from this directory. Links are removed, not followed. A
+    /// missing file is not an error.
+    pub fn remove_all(&self, name: &str) -> io::Result<()> {
+        let here = PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
+        remove_folder(&here.join(name))
     }
 
     /// Renames a file within this directory.
@@ -322,8 +345,34 @@ mod tests {
         assert_eq!(text_or_error(root.read(Path::new("file"), 5)), "it is larger than 5 bytes");
     }
 
+    #[test]
+    fn directories_are_made_and_removed_without_following_links() {
+        let folder = place();
+        let root = Root::open(&folder.path().join("root")).unwrap();
+        let made = root.make_directories(Path::new("./a/b/../c")).unwrap();
+        made.create_new("x").unwrap();
+        assert!(folder.path().join("root/a/c/x").is_file() && !folder.path().join("root/a/b").exists());
+        drop(root.make_directories(Path::new("a/c")).unwrap());
+        for (path, expected) in [
+            ("folder/new", NotOpened::Link),
+            ("folder-inside/new", NotOpened::Link),
+            ("dangling", NotOpened::Link),
+            ("../new", NotOpened::Outside),
+            ("file/new", NotOpened::Missing),
+        ] {
+            let error = root.make_directories(Path::new(path)).unwrap_err();
+            assert_eq!(error.to_string(), expected.to_string(), "{path}");
+        }
+        std::os::unix::fs::symlink("../../out", folder.path().join("root/a/link")).unwrap();
+        root.remove_all("a").unwrap();
+        root.remove_all("a").unwrap();
+        root.remove_all("folder").unwrap();
+        assert!(!folder.path().join("root/a").exists());
+        assert_eq!(fs::read_to_string(folder.path().join("out/file")).unwrap(), "outside");
+        assert!(!folder.path().join("new").exists() && !folder.path().join("out/new").exists());
+    }
+
     fn path_of(file: &File) -> PathBuf {
-        use std::os::fd::AsRawFd;
         PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
     }
 

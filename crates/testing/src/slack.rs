@@ -112,6 +112,8 @@ pub struct FakeSlackState {
     pub acknowledge_within: Duration,
     /// Address to which requests for the content of files are redirected.
     pub file_redirect: Option<String>,
+    /// Size that is stated of every file; none means its real size.
+    pub stated_file_size: Option<usize>,
     faults: Vec<(String, SlackFault, usize)>,
     sockets: Vec<FakeSocket>,
     tickets: BTreeSet<String>,
@@ -156,6 +158,7 @@ impl FakeSlackState {
             accepts_tokens: true,
             acknowledge_within: Duration::from_secs(3),
             file_redirect: None,
+            stated_file_size: None,
             faults: Vec::new(),
             sockets: Vec::new(),
             tickets: BTreeSet::new(),

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::attachment::AttachedFile;
 use super::{ChatPlace, ChatPlatform, ChatUser};
 use crate::id::{AgentName, JobId};
 
@@ -31,8 +32,8 @@ pub struct MessageDetails {
     pub conversation: Option<String>,
     /// Name of the author for people; empty if it is not known.
     pub author_name: String,
-    /// Files that were sent with the message, one in each item, as the prompt describes them.
-    pub attachments: Vec<String>,
+    /// Files that were sent with the message.
+    pub attachments: Vec<AttachedFile>,
     /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
     pub earlier_messages: String,
 }

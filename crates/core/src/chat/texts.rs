@@ -102,6 +102,15 @@ pub fn attachment_failed(attachment: &ChatAttachment, reason: &str, platform: Ch
     format!("The agent did not get {}: {}", name_of(attachment, platform), sentence(reason, platform))
 }
 
+/// The platform did not take a file of the agent.
+pub fn file_not_posted(name: &str, reason: &str, platform: ChatPlatform) -> String {
+    format!(
+        "The agent sent {}, which could not be posted: {}",
+        inline_code(name, platform),
+        sentence(reason, platform)
+    )
+}
+
 /// The agent takes no attachments.
 pub fn attachments_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} takes no files. Only your text was passed on.", escape(agent.as_str(), platform))

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::mcp::JobToolSet;
 use cowhand_core::server::Scope;
 
 use super::advice::with_config_option;
@@ -18,6 +19,9 @@ pub(super) struct McpArgs {
     /// Serve the agent of a job, with that job's rights
     #[arg(long, hide = true, conflicts_with = "scope")]
     job: bool,
+    /// Tools of the job: fleet, chat or all
+    #[arg(long, value_name = "TOOLS", hide = true, requires = "job", default_value = "fleet")]
+    tools: JobToolSet,
 }
 
 impl McpArgs {
@@ -26,7 +30,7 @@ impl McpArgs {
         if self.job {
             let tools = JobTools::from_environment().map_err(cannot)?;
             return location::wait(async {
-                mcp::serve_job(tools).await.map_err(|error| cannot(format!("{error:#}")))
+                mcp::serve_job(tools, self.tools).await.map_err(|error| cannot(format!("{error:#}")))
             });
         }
         if self.scope > Scope::Operate {

@@ -4,4 +4,6 @@
 
 mod answers;
 mod asks;
+mod files;
 mod scene;
+mod voice;

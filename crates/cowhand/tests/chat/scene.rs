@@ -149,7 +149,7 @@ impl Scene {
         wait_until(what, || look(&self.json(arguments)))
     }
 
-    fn daemon(&self) -> Option<Pid> {
+    pub(crate) fn daemon(&self) -> Option<Pid> {
         let pid = self.json(&["status"])["daemon"]["pid"].as_i64()?;
         Pid::from_raw(pid.try_into().unwrap())
     }

@@ -20,10 +20,11 @@ agents:
 "#;
 
 /// Endpoints for job tokens, with the status of a request without a body.
-const FOR_JOBS: [(&str, &str, u16); 5] = [
+const FOR_JOBS: [(&str, &str, u16); 6] = [
     ("get", "/api/v1/jobs/{job}", 200),
     ("get", "/api/v1/jobs/{job}/asks/{number}", 404),
     ("post", "/api/v1/jobs/{job}/asks", 400),
+    ("post", "/api/v1/jobs/{job}/files", 400),
     ("post", "/api/v1/jobs/{job}/followups", 400),
     ("post", "/api/v1/jobs/{job}/report", 400),
 ];
@@ -159,7 +160,7 @@ async fn unknown_parameters_and_invalid_bodies_are_refused() {
             if method != "get" {
                 for body in [b"{".as_slice(), b"\xff\xfe", b"[]", br#"{"no_such":1}"#] {
                     let (status, said) = answer(ask("").body(body)).await;
-                    let is_only_for_jobs = ["asks", "followups", "report"]
+                    let is_only_for_jobs = ["asks", "files", "followups", "report"]
                         .iter()
                         .any(|last| path.starts_with("/api/v1/jobs/") && path.ends_with(last));
                     let expected = if is_only_for_jobs { 403 } else { 400 };

@@ -4,6 +4,7 @@
 //! launched, or recovered if an earlier daemon has left it; then it is followed to its end, and settled.
 
 mod channel;
+mod chat_files;
 pub(crate) mod credentials;
 mod diff;
 mod follow;
@@ -260,7 +261,9 @@ impl AttemptTask {
                 Stage::Settle(self.not_started(FailReason::Timeout, error))
             }
             // The job is not at fault if the store does not answer.
-            StartError::SessionNotRead(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
+            StartError::SessionNotRead(_) | StartError::FilesNotRead(_) => {
+                Stage::Requeue(NotBegun::Shortage(error.to_string()))
+            }
             StartError::LeaseLost => {
                 warn!(job = %self.job.id(), "{error}");
                 self.remove_private_files();

@@ -1,4 +1,4 @@
-//! Prepares the launch of an attempt: directory, job channel, sandbox, credentials and `setup`.
+//! Prepares the launch of an attempt: directory, job channel, sandbox, credentials, `setup` and files of chat messages.
 
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, JobRestrictions};
@@ -77,8 +77,9 @@ impl AttemptTask {
         if work_dir.needs_setup {
             self.set_up(&agent, &launch, stoppable).await?;
         }
+        let missing_files = self.save_chat_files(&agent.directory, stoppable).await?;
         let prompt = if start.continues_task { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
-        let prompt = prompt.unwrap_or_default().to_owned();
+        let prompt = prompt.unwrap_or_default().to_owned() + &missing_files;
         let before_output = self.before_output(&agent, start);
         Ok(LaunchSpec { agent, launch, before_output, prompt })
     }

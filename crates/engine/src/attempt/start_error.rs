@@ -26,6 +26,9 @@ pub(super) enum StartError {
     /// The store does not answer: the job waits.
     #[error("cannot read its session: {0}")]
     SessionNotRead(#[from] StoreError),
+    /// The store does not answer: the job waits.
+    #[error("cannot read which files its chat message has: {0}")]
+    FilesNotRead(StoreError),
     /// Another node has settled the attempt: nothing is to be done.
     #[error("it is not started: its lease is lost, and the attempt is already settled")]
     LeaseLost,

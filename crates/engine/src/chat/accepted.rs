@@ -37,22 +37,19 @@ impl AcceptedMessage<'_> {
         if let Some(refusal) = self.limit_refusal().await? {
             return self.refuse(refusal).await;
         }
-        let Some(schedule) = schedule_for(&self.addressee.agent, &self.delivery(MessageDetails::default()))
-        else {
-            return Ok(());
-        };
-        let message = self.message();
         let text = match self.text().await {
             Ok(text) => text,
             Err(refusal) => return self.refuse(refusal).await,
         };
-        if text.trim().is_empty() && message.attachments.is_empty() {
+        let delivery = Message { text: text.clone(), ..self.delivery(MessageDetails::default()) };
+        let Some(schedule) = schedule_for(&self.addressee.agent, &delivery) else { return Ok(()) };
+        let attachments = self.attachments().await;
+        if text.trim().is_empty() && attachments.is_empty() {
             return Ok(());
         }
-        let attachments = self.attachments().await?;
         let details = MessageDetails {
             conversation: Some(self.conversation().await?),
-            author_name: message.author.name.clone(),
+            author_name: self.message().author.name.clone(),
             attachments,
             earlier_messages: self.earlier_messages().await,
         };
@@ -94,16 +91,6 @@ impl AcceptedMessage<'_> {
 
     async fn conversation(&self) -> Result<String, StoreError> {
         self.addressee.conversation.chat(self.context.store(), &self.addressee.agent.name).await
-    }
-
-    /// Returns the text for the agent.
-    async fn text(&self) -> Result<String, Refusal> {
-        Ok(self.message().text.clone())
-    }
-
-    /// Returns the attachments as the prompt describes them.
-    async fn attachments(&self) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
     }
 
     /// Returns the earlier messages of the place for the prompt; empty if the conversation has a session, which contains

@@ -15,8 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use super::bot::{BOT_LEASE, Bot};
-use super::connectors::BotSettings;
 use super::refusal::PostedRefusals;
+use crate::chat_bots::{BotSettings, bots_of};
 use crate::fleet::{Fleet, FleetError};
 use crate::loaded::Loaded;
 use cowhand_store::{ChatAnswer, ChatBotState, FiringJobRow, Store, StoreError, audit};
@@ -144,8 +144,7 @@ impl ChatContext {
 
     /// Removes the records of bots that no agent of the config uses.
     pub(super) async fn drop_other_bots(&self) {
-        let used: Vec<String> =
-            super::connectors::bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
+        let used: Vec<String> = bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
         let dropped = async {
             for record in self.store().chat_bots().await? {
                 if !used.contains(&record.bot) && record.until <= self.now() {

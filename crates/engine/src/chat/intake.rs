@@ -19,6 +19,7 @@ use jiff::SignedDuration;
 use tracing::{info, warn};
 
 use super::accepted::AcceptedMessage;
+use super::attachments::still_attached;
 use super::bot::Bot;
 use super::context::ChatContext;
 use super::conversation::Conversation;
@@ -191,19 +192,27 @@ pub(super) async fn edited(
     if context.store().edit_chat_message(inbox, message.clone()).await? {
         return Ok(());
     }
+    let is_voice = message.attachments.iter().any(|file| file.is_voice);
     for answer in context.store().chat_answers_of_message(message.id.clone()).await? {
+        let mut origin = answer.origin;
+        let attached = std::mem::take(&mut origin.details.attachments);
+        origin.details.attachments = still_attached(attached, &message.attachments);
+        if !is_voice {
+            origin.text.clone_from(&message.text);
+        }
         let delivery = Message {
             platform: message.platform,
             id: message.id.clone(),
             channel: message.place.channel.clone(),
             thread: message.place.thread.clone(),
             author: message.author.id.clone(),
-            text: message.text.clone(),
+            text: origin.text.clone(),
             url: message.url.clone(),
-            details: answer.origin.details.clone(),
+            details: origin.details.clone(),
         };
         let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);
         if edited.await.map_err(HandleError::Fleet)? {
+            context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;
             info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
         }
     }

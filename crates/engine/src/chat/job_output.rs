@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_chat::{Button, ButtonStyle, OutgoingFile, Post, Posted};
+use cowhand_chat::{Button, ButtonStyle, ChatError, OutgoingFile, Post, Posted};
 use cowhand_core::chat::render::{OutputRenderer, RenderedPost};
 use cowhand_core::chat::texts;
 use cowhand_core::id::JobId;
@@ -14,6 +14,7 @@ use super::answer::{AnswerStep, Posting, answer_end};
 use super::asks::post::AskWatch;
 use super::buttons::ButtonValue;
 use super::posts::{post_key, wait_after};
+use super::sent_files::SentFiles;
 use crate::fleet::{FleetError, OutputStream};
 use cowhand_store::StoreError;
 use cowhand_system::fault;
@@ -31,8 +32,10 @@ const REVOKED_WAIT: Duration = Duration::from_secs(30);
 
 /// The output of one job, and how much of it is posted.
 pub(super) struct OutputPosts<'a, 'b> {
-    posting: &'a mut Posting<'b>,
-    job: JobId,
+    pub(super) posting: &'a mut Posting<'b>,
+    pub(super) job: JobId,
+    /// Files that the agent has sent.
+    pub(super) sent_files: SentFiles,
     renderer: OutputRenderer,
     /// Number of posts that the lines so far have given.
     rendered: u32,
@@ -60,6 +63,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         Ok(Self {
             posting,
             job: job.clone(),
+            sent_files: SentFiles::default(),
             renderer,
             rendered: 0,
             began_at,
@@ -101,12 +105,14 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
     }
 
     async fn follow(&mut self, mut output: OutputStream) -> Result<(), FleetError> {
-        let mut tick = interval(PROGRESS_TICK);
+        let (mut tick, mut line) = (interval(PROGRESS_TICK), 0);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 message = output.next() => match message? {
                     Some(message) => {
+                        line = message.line;
+                        self.post_files_before(line).await?;
                         self.asks.output_was_read();
                         for post in self.renderer.push(&message.message) {
                             self.post_once(post).await?;
@@ -115,6 +121,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
                     None => return Ok(()),
                 },
                 _ = tick.tick() => {
+                    self.post_files_before(line + 1).await?;
                     self.asks.tick(self.posting, &self.job).await?;
                     self.show_progress().await?;
                     self.show_typing().await;
@@ -125,6 +132,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
 
     /// Posts what follows from the end of the job, and shows the end in the progress message.
     async fn post_end(&mut self, job: &Job) -> Result<(), StoreError> {
+        self.post_files_before(u64::MAX).await?;
         for post in self.renderer.end(&answer_end(job)) {
             self.post_once(post).await?;
         }
@@ -167,7 +175,8 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             buttons: Vec::new(),
             files: rendered.file.map(file).into_iter().collect(),
         };
-        posting.post_until_done(&post).await;
+        // A refusal is logged.
+        posting.post_until_done(&post).await.ok();
         fault::point("chat_posted");
         posting.answer.progress.count_post();
         posting.save().await
@@ -272,26 +281,26 @@ impl Posting<'_> {
         Ok(())
     }
 
-    fn post_key(&self, part: &str) -> String {
+    pub(super) fn post_key(&self, part: &str) -> String {
         post_key(&[&self.answer.schedule.to_string(), self.answer.key.as_str(), part])
     }
 
-    /// Posts until the platform has accepted or refused the post. Returns none if it is refused.
-    pub(super) async fn post_until_done(&mut self, post: &Post) -> Option<Posted> {
+    /// Posts until the platform has accepted or refused the post. Returns the refusal.
+    pub(super) async fn post_until_done(&mut self, post: &Post) -> Result<Posted, ChatError> {
         let mut failures = 0;
         loop {
             let error = match self.bot.connector.post(post).await {
-                Ok(posted) => return Some(posted),
+                Ok(posted) => return Ok(posted),
                 Err(error) => error,
             };
             failures += 1;
             let channel = &post.place.channel;
             let wait = match &error {
                 error if error.is_temporary() => wait_after(error, failures),
-                cowhand_chat::ChatError::Revoked { .. } => REVOKED_WAIT,
-                error => {
+                ChatError::Revoked { .. } => REVOKED_WAIT,
+                _ => {
                     warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
-                    return None;
+                    return Err(error);
                 }
             };
             if failures == 1 {

@@ -8,16 +8,18 @@ mod accepted;
 mod answer;
 mod answers;
 mod asks;
+mod attachments;
 mod bot;
 mod buttons;
 mod commands;
-mod connectors;
 mod context;
 mod conversation;
 mod intake;
 mod job_output;
 mod posts;
 mod refusal;
+mod sent_files;
+mod voice;
 mod waiting_note;
 
 use std::sync::Arc;
@@ -28,9 +30,9 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
 
+use crate::chat_bots::{BotSettings, bots_of};
 use crate::fleet::Fleet;
 use bot::{Bot, keep_connected};
-use connectors::{BotSettings, bots_of};
 use context::ChatContext;
 use cowhand_system::panic;
 
@@ -116,7 +118,7 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks:
             one.bot.set_agents(agents);
             continue;
         }
-        let bot = match settings.connector() {
+        let bot = match settings.connector(commands::slash_commands()) {
             Ok(connector) => Arc::new(Bot::new(settings.key.clone(), settings.platform, connector, agents)),
             Err(error) => {
                 warn!(bot = settings.key, "the chat bot cannot be connected: {error}");

@@ -1,26 +1,18 @@
 //! Posts of the daemon itself: replies to commands, refusals and notes.
 
-use std::time::Duration;
-
 use cowhand_chat::{Button, ChatError, Post, Posted};
-use cowhand_core::backoff::Backoff;
 use cowhand_core::chat::ChatPlace;
 use cowhand_core::chat::markdown::post_limit;
 use cowhand_core::chat::split::split;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tracing::warn;
-use uuid::Uuid;
 
 use super::bot::Bot;
 use super::context::ChatContext;
+pub(super) use crate::chat_bots::{post_key, wait_after};
 
 /// Number of tries of a post that nobody waits for.
 const MAX_POST_TRIES: u32 = 5;
-const POST_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
-/// Namespace of the keys of posts.
-const POST_KEY_NAMESPACE: Uuid = Uuid::from_u128(0x9f0b_7a52_3d44_4b1e_8b57_55c2_61d1_c0de);
-/// Length of a key. The platforms accept at most 25 characters.
-const POST_KEY_LENGTH: usize = 24;
 
 /// A reply that is posted once, whenever it is tried.
 #[derive(Debug)]
@@ -36,13 +28,6 @@ pub(super) struct ChatReply<'a> {
     pub(super) text: String,
     /// Buttons of the last post.
     pub(super) buttons: Vec<Button>,
-}
-
-/// Returns the key of a post, made from what identifies it.
-pub(super) fn post_key(parts: &[&str]) -> String {
-    let mut key = Uuid::new_v5(&POST_KEY_NAMESPACE, parts.join("\n").as_bytes()).simple().to_string();
-    key.truncate(POST_KEY_LENGTH);
-    key
 }
 
 impl ChatContext {
@@ -88,16 +73,5 @@ async fn post_with_retries(bot: &Bot, post: &Post) -> Result<Posted, ChatError> 
             }
             done => return done,
         }
-    }
-}
-
-/// Returns the wait before a request is tried again.
-pub(super) fn wait_after(error: &ChatError, failures: u32) -> Duration {
-    match error {
-        ChatError::RateLimited { retry_after, .. } => *retry_after,
-        ChatError::Revoked { .. }
-        | ChatError::Refused { .. }
-        | ChatError::Unavailable { .. }
-        | ChatError::TooLarge { .. } => POST_BACKOFF.pause_after(failures),
     }
 }

@@ -13,6 +13,7 @@ mod prune;
 mod ready;
 mod report;
 mod schedules;
+mod send_file;
 mod start_settings;
 mod trigger;
 mod wake;
@@ -68,6 +69,8 @@ pub use known::{known_agent, known_schedule, missing_agent, missing_schedule};
 pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
+pub use send_file::FileToSend;
+pub(crate) use send_file::content_path;
 use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
 

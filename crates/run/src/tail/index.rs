@@ -31,6 +31,24 @@ pub(super) struct Checkpoint<R = Reader> {
     pub(super) reader: R,
 }
 
+/// How much of an attempt's output is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct ReadSoFar {
+    /// Position in stdout, at the end of a line.
+    pub stdout: u64,
+    /// Number of lines of the job's JSONL.
+    pub lines: u64,
+}
+
+/// Returns how much of the output of a running attempt is read; `None` if nothing is read yet. `folder` is the folder of
+/// the attempt.
+pub fn read_so_far(folder: &Path) -> Option<ReadSoFar> {
+    let index = std::fs::read(folder.join("index")).ok()?;
+    let whole = &index[..=memchr::memrchr(b'\n', &index)?];
+    let last = whole.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty())?;
+    serde_json::from_slice(last).ok()
+}
+
 #[derive(Debug)]
 pub(super) struct Index {
     path: PathBuf,

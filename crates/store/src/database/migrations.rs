@@ -56,6 +56,7 @@ macro_rules! migrations {
             35 "0035_" "history",
             36 "0036_" "chat",
             38 "0038_" "ask_replies",
+            39 "0039_" "chat_files",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

@@ -57,6 +57,11 @@ impl FakeDiscord {
         self.lock().nonces.clear();
     }
 
+    /// Lets the addresses of all files expire, as Discord does after a day.
+    pub fn expire_files(&self) {
+        self.lock().expire_addresses();
+    }
+
     /// Accepts the token no longer, and closes the connections.
     pub fn revoke_token(&self) {
         let mut state = self.lock();

@@ -28,10 +28,9 @@ pub(super) async fn answer(State(state): State<Arc<Mutex<FakeDiscordState>>>, re
     let body = axum::body::to_bytes(body, MOST_BODY_BYTES).await.unwrap();
     let mut state = state.lock().unwrap();
     let path = parts.uri.path();
-    if let Some(content) = state.files.get(path) {
-        // A client that sends its token to the file server gives it away.
-        let status = if parts.headers.contains_key("authorization") { 400 } else { 200 };
-        return Response::builder().status(status).body(Body::from(content.clone())).unwrap();
+    if state.files.contains_key(path) {
+        let (status, content) = state.download(&parts);
+        return Response::builder().status(status).body(Body::from(content)).unwrap();
     }
     let Some(path) = path.strip_prefix("/api/v10") else { return respond(path, unknown()) };
     let line = format!("{} {path}", parts.method);
@@ -223,6 +222,25 @@ impl FakeDiscordState {
             reactions.push(reaction);
         }
         (204, Value::Null)
+    }
+
+    /// Returns the status and the content of a file.
+    fn download(&mut self, request: &axum::http::request::Parts) -> (u16, Vec<u8>) {
+        let path = request.uri.path();
+        self.requests.push(format!("GET {path}"));
+        if let Some(FakeDiscordFaultKind::Status(status)) = self.take_fault(&format!("GET {path}")) {
+            return (status, Vec::new());
+        }
+        // A client that sends its token to the file server gives it away.
+        if request.headers.contains_key("authorization") {
+            return (400, Vec::new());
+        }
+        let is_current = request.uri.query() == Some(&self.file_query());
+        if is_current {
+            (200, self.files[path].clone())
+        } else {
+            (404, b"This content is no longer available.".to_vec())
+        }
     }
 
     /// Returns the newest messages of a channel before or after an id, the newest first.

@@ -40,6 +40,8 @@ pub(super) struct FakeDiscordState {
     pub(super) nonces: HashMap<String, u64>,
     /// Contents of files by the path of their address.
     pub(super) files: HashMap<String, Vec<u8>>,
+    /// Number of times that the addresses of files have expired.
+    expired_addresses: u32,
     /// Commands by guild; empty for all guilds.
     pub(super) commands: BTreeMap<String, Vec<Value>>,
     /// Interactions by token.
@@ -179,6 +181,7 @@ pub(super) fn new_state(url: String, gateway_url: String, resume_url: String) ->
         messages: BTreeMap::new(),
         nonces: HashMap::new(),
         files: HashMap::new(),
+        expired_addresses: 0,
         commands: BTreeMap::new(),
         interactions: HashMap::new(),
         sessions: HashMap::new(),
@@ -200,6 +203,21 @@ impl FakeDiscordState {
         self.last_id.to_string()
     }
 
+    /// Returns the query that the addresses of files have now.
+    pub(super) fn file_query(&self) -> String {
+        format!("ex={}", self.expired_addresses)
+    }
+
+    /// Lets the addresses of all files expire. The messages state new ones.
+    pub(super) fn expire_addresses(&mut self) {
+        self.expired_addresses += 1;
+        let query = self.file_query();
+        for file in self.messages.values_mut().flat_map(|message| &mut message.files) {
+            let path = file.url.split('?').next().unwrap_or_default();
+            file.url = format!("{path}?{query}");
+        }
+    }
+
     pub(super) fn message(&self, id: &str) -> Option<&FakeDiscordMessage> {
         self.messages.get(&id.parse().ok()?)
     }
@@ -219,8 +237,10 @@ impl FakeDiscordState {
         for file in &mut message.files {
             self.last_id += 1;
             file.id = self.last_id.to_string();
-            let path = format!("/attachments/{}/{}/{}", message.channel, file.id, file.name);
-            file.url = format!("{}{path}", self.url);
+            // Discord puts only plain characters into the address.
+            let name = file.name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "_");
+            let path = format!("/attachments/{}/{}/{name}", message.channel, file.id);
+            file.url = format!("{}{path}?{}", self.url, self.file_query());
             self.files.insert(path, file.content.clone());
         }
         let id = message.id.clone();

@@ -77,7 +77,10 @@ pub(crate) fn info(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
 
 /// Sends the content of a file. Without the token, Slack answers with its login page.
 pub(crate) fn send(workspace: &FakeWorkspace, path: &str, is_authorized: bool) -> Response {
-    let state = workspace.state();
+    let mut state = workspace.state();
+    if state.take_fault("files-pri").is_some() {
+        return plain(StatusCode::INTERNAL_SERVER_ERROR);
+    }
     if let Some(target) = &state.file_redirect {
         let mut response = plain(StatusCode::FOUND);
         response.headers_mut().insert(header::LOCATION, target.parse().unwrap());
@@ -109,7 +112,7 @@ impl FakeWorkspace {
         let channels: Vec<&String> = file.shares.iter().map(|(channel, _)| channel).collect();
         json!({
             "id": id, "name": file.name, "title": file.name, "mimetype": file.media_type,
-            "size": file.content.len(), "url_private": url, "url_private_download": url,
+            "size": state.stated_file_size.unwrap_or(file.content.len()), "url_private": url, "url_private_download": url,
             "channels": channels, "shares": { "public": shares },
         })
     }

@@ -235,7 +235,8 @@ impl From<FleetError> for ApiProblem {
             | FleetError::ReservedValue { .. }
             | FleetError::UnknownValues { .. }
             | FleetError::KeyLength { .. }
-            | FleetError::ReportRefused(_) => Code::BadRequest,
+            | FleetError::ReportRefused(_)
+            | FleetError::SendRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Unready(Unready::Store(_) | Unready::Folder(_)) => Code::StoreUnavailable,

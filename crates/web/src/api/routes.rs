@@ -12,15 +12,16 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{AnswerForm, Creates, Route};
 use super::{
-    AgentView, AnswerRequest, AskRequest, AttemptView, CancelFiringsRequest, CancelledFirings, ClaimRequest,
-    ComingFiring, CompleteRequest, CreatedToken, DaemonStopRequest, FiringView, FollowupRequest, Health,
-    JobAskReply, JobResult, JobView, ListedJob, LoginLink, NodeView, Page, ProviderView, ReleaseRequest,
-    ReportRequest, RetryRequest, ScheduleWithFirings, SessionView, StatusView, Timeline, TokenRequest,
-    UsageView, WorkView,
+    AcceptedFile, AgentView, AnswerRequest, AskRequest, AttemptView, CancelFiringsRequest, CancelledFirings,
+    ClaimRequest, ComingFiring, CompleteRequest, CreatedToken, DaemonStopRequest, FiringView,
+    FollowupRequest, Health, JobAskReply, JobResult, JobView, ListedJob, LoginLink, NodeView, Page,
+    ProviderView, ReleaseRequest, ReportRequest, RetryRequest, ScheduleWithFirings, SendFileRequest,
+    SessionView, StatusView, Timeline, TokenRequest, UsageView, WorkView,
 };
 use super::{
-    agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, next_firings,
-    nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
+    agents, asks, backup, config, daemon, doctor, events, files, followups, health, jobs, login,
+    next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens, usage,
+    work,
 };
 use cowhand_engine::doctor::Finding;
 use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, ScheduleView, TriggerRequest};
@@ -254,6 +255,12 @@ fn asks_routes() -> Vec<Route> {
             .about("Reports the outcome of a running attempt's work. The last report counts.")
             .takes::<ReportRequest>()
             .answers::<Report>()
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/files", files::send)
+            .only_for_jobs()
+            .about("Sends a file of a running attempt into the chat that its job answers.")
+            .takes::<SendFileRequest>()
+            .answers::<AcceptedFile>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
             .for_jobs()

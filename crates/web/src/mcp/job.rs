@@ -7,6 +7,7 @@ use cowhand_core::backoff::Backoff;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::JobRecord;
+use cowhand_core::mcp::JobToolSet;
 use cowhand_core::report::{Report, ReportedOutcome};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -17,7 +18,8 @@ use uuid::Uuid;
 use super::ToolResult;
 use super::tool::Tool;
 use crate::api::{
-    ApiProblem, AskRequest, AskVerdict, Client, Code, FollowupRequest, JobAskReply, JobView, ReportRequest,
+    AcceptedFile, ApiProblem, AskRequest, AskVerdict, Client, Code, FollowupRequest, JobAskReply, JobView,
+    ReportRequest, SendFileRequest,
 };
 use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, unverified_parts};
 
@@ -144,7 +146,23 @@ const fn is_temporary(code: Code) -> bool {
     )
 }
 
-pub(super) fn tools() -> Vec<Tool<JobTools>> {
+pub(super) fn tools(set: JobToolSet) -> Vec<Tool<JobTools>> {
+    let fleet = if set == JobToolSet::Chat { Vec::new() } else { fleet_tools() };
+    let chat = if set == JobToolSet::Fleet { Vec::new() } else { chat_tools() };
+    fleet.into_iter().chain(chat).collect()
+}
+
+/// Returns the tools for a chat. The second tool has the name that herdctl gives it.
+fn chat_tools() -> Vec<Tool<JobTools>> {
+    let about = "Sends a file into the chat that this job answers. The file has to be inside the working directory of the \
+                 job, without symbolic links.";
+    vec![
+        Tool::new("send_file", about, send_file),
+        Tool::new("herdctl_send_file", "The same as send_file.", send_file),
+    ]
+}
+
+fn fleet_tools() -> Vec<Tool<JobTools>> {
     vec![
         Tool::new(
             "approve",
@@ -227,6 +245,29 @@ async fn report(connection: Arc<JobTools>, reported: Reported) -> ToolResult {
     let path = format!("jobs/{}/report", connection.job);
     let report: Report = JobTools::retry_until_answered(|| connection.client.post(&path, &request)).await?;
     Ok(format!("reported: {}", report.outcome.in_words()))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FileInput {
+    /// Path of the file, relative to the working directory or absolute.
+    file_path: String,
+    /// Text that is posted with the file, in Markdown.
+    #[serde(default)]
+    message: Option<String>,
+    /// Name of the file in the chat; unset means its own name.
+    #[serde(default)]
+    filename: Option<String>,
+}
+
+async fn send_file(connection: Arc<JobTools>, input: FileInput) -> ToolResult {
+    let FileInput { file_path, message, filename } = input;
+    let request =
+        SendFileRequest { attempt: connection.attempt, key: fresh_key(), file_path, message, filename };
+    let path = format!("jobs/{}/files", connection.job);
+    let file: AcceptedFile =
+        JobTools::retry_until_answered(|| connection.client.post(&path, &request)).await?;
+    Ok(format!("accepted: {} will be posted in the chat", file.name))
 }
 
 /// Permission request in the form of Claude Code.

@@ -12,6 +12,7 @@ mod tool;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use cowhand_core::mcp::JobToolSet;
 use cowhand_core::server::Scope;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
@@ -34,8 +35,8 @@ pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String>
 }
 
 /// Serves the agent of a job until it disconnects.
-pub async fn serve_job(connection: JobTools) -> anyhow::Result<()> {
-    serve(job::tools(), connection).await
+pub async fn serve_job(connection: JobTools, tools: JobToolSet) -> anyhow::Result<()> {
+    serve(job::tools(tools), connection).await
 }
 
 /// Serves an assistant until it disconnects.

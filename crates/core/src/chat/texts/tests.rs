@@ -79,6 +79,10 @@ fn notices_are_plain_sentences() {
             attachment_failed(&attachment("x", "", 1), "status 404.", Slack),
             "The agent did not get `x`: status 404.",
         ),
+        (
+            file_not_posted("a.txt", "it is too large", Slack),
+            "The agent sent `a.txt`, which could not be posted: it is too large.",
+        ),
         (attachments_ignored(agent, Slack), "Agent coder takes no files. Only your text was passed on."),
         (voice_ignored(agent, Slack), "Agent coder takes no voice messages. Please write your message."),
         (voice_failed("no <key>", Slack), "Your voice message could not be transcribed: no &lt;key&gt;."),

@@ -134,7 +134,7 @@ impl Posting<'_> {
                 buttons: if is_last && posted.is_answerable { buttons_of(&ask) } else { Vec::new() },
                 files: file.into_iter().collect(),
             };
-            let Some(message) = self.post_until_done(&post).await else {
+            let Ok(message) = self.post_until_done(&post).await else {
                 // The platform refuses the post, and would refuse it again. The ask can be answered elsewhere.
                 return store.close_chat_ask(ask.id.clone()).await;
             };

@@ -1,0 +1,144 @@
+//! Voice messages become text.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use cowhand_testing::discord;
+use tokio::net::TcpListener;
+
+use crate::scene::{Scene, everyone};
+
+const KEY: &str = "canary-speech-key";
+
+/// Requests that the service has received: path, authorization and body. The service answers what `answer` contains.
+#[derive(Debug, Default)]
+struct Service {
+    requests: Vec<(String, String, String)>,
+    answer: (u16, String),
+}
+
+type SharedService = Arc<Mutex<Service>>;
+
+async fn transcribe(
+    State(service): State<SharedService>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, String) {
+    let mut service = service.lock().unwrap();
+    let authorization = headers["authorization"].to_str().unwrap().to_owned();
+    service.requests.push((
+        uri.path().to_owned(),
+        authorization,
+        String::from_utf8_lossy(&body).into_owned(),
+    ));
+    let (status, answer) = service.answer.clone();
+    (StatusCode::from_u16(status).unwrap(), answer)
+}
+
+/// Starts a transcription service, and returns its address.
+async fn service() -> (SharedService, String) {
+    let service = SharedService::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(transcribe).with_state(Arc::clone(&service));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (service, url)
+}
+
+async fn posted(scene: &Scene, part: &str) -> String {
+    let find = |fake: &discord::FakeDiscord| {
+        let messages = fake.messages(discord::CHANNEL_ID).into_iter();
+        let mut of_bot = messages.filter(|message| message.author == discord::BOT_ID);
+        of_bot.find(|message| message.content.contains(part)).map(|message| message.content)
+    };
+    scene.discord.wait_for(&format!("a message with {part:?}"), find).await
+}
+
+/// The daemon is killed after the first transcription; the message is not lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn voice_messages_are_transcribed() {
+    let (service, url) = service().await;
+    let voice =
+        format!(", voice: {{enabled: true, api_url: '{url}', api_key_env: SPEECH_KEY, language: de}}");
+    let chat = everyone("", &voice)
+        .replace("channels: [{id: '", "default_channel_mode: auto, channels: [{mode: auto, id: '");
+    let scene = Scene::new(&format!(
+        "agents:\n  - {{name: helper, runtime: command, command: [sh, -c, cat], chat: {chat}}}\n"
+    ))
+    .await;
+    scene.write(".env", &format!("SPEECH_KEY={KEY}\n"));
+    service.lock().unwrap().answer = (200, r#"{"text": " count the *sheep* "}"#.to_owned());
+    let fault = "chat_transcribed";
+    let started =
+        scene.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", fault).output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    scene.connected().await;
+    let daemon = scene.daemon().unwrap();
+    scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
+    cowhand_testing::wait_until("the daemon to be killed", || {
+        cowhand_testing::process::has_ended(daemon).then_some(())
+    });
+    scene.start();
+    let echo = posted(&scene, "Transcript:").await;
+    assert!(echo.contains(r"count the \*sheep\*"), "{echo}");
+    let answer = posted(&scene, "Transcript of a voice message: count the").await;
+    assert!(answer.contains("alice"), "{answer}");
+    let requests = std::mem::take(&mut service.lock().unwrap().requests);
+    assert_eq!(requests.len(), 2, "the first one was before the crash");
+    let (path, authorization, body) = &requests[1];
+    assert_eq!((path.as_str(), authorization.clone()), ("/v1/audio/transcriptions", format!("Bearer {KEY}")));
+    for part in ["name=\"model\"\r\n\r\nwhisper-1", "name=\"language\"\r\n\r\nde", "SOUND"] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+
+    // What the service says about a failure does not contain the key.
+    for (answer, said) in [
+        (
+            (400, format!(r#"{{"error": {{"message": "bad {KEY} audio"}}}}"#)),
+            "refused the request: status 400 Bad Request bad",
+        ),
+        (
+            (401, format!(r#"{{"error": {{"message": "wrong key {KEY}"}}}}"#)),
+            "does not accept the key in SPEECH",
+        ),
+        ((200, r#"{"text": "  "}"#.to_owned()), "has heard no words"),
+        ((200, "?".to_owned()), "an answer without a text"),
+    ] {
+        service.lock().unwrap().answer = answer;
+        // The same kind of refusal is told once in a minute.
+        scene.run(&["stop"]);
+        scene.start();
+        scene.connected().await;
+        scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
+        let refusal = posted(&scene, said).await;
+        assert!(refusal.starts_with("Your voice message could not be transcribed"), "{refusal}");
+    }
+    assert_eq!(scene.jobs().len(), 1, "a refused message starts no job");
+    assert!(!scene.log().contains(KEY));
+    let messages = scene.discord.messages(discord::CHANNEL_ID);
+    assert!(messages.iter().all(|message| !message.content.contains(KEY)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn voice_messages_are_refused_without_a_service() {
+    let auto =
+        |voice: &str| everyone("", voice).replace("channels: [{id: '", "channels: [{mode: auto, id: '");
+    let fleet = |chat: String| {
+        format!("agents:\n  - {{name: helper, runtime: command, command: [cat], chat: {chat}}}\n")
+    };
+    let scene = Scene::started(&fleet(auto(""))).await;
+    scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
+    posted(&scene, "Agent helper takes no voice messages. Please write your message.").await;
+    scene.run(&["stop"]);
+    let voice = ", voice: {enabled: true, api_key_env: SPEECH_KEY}";
+    scene.write("cowhand.yaml", &format!("server: {{enabled: false}}\n{}", fleet(auto(voice))));
+    scene.start();
+    scene.connected().await;
+    scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
+    posted(&scene, "SPEECH").await;
+    assert_eq!(scene.jobs().len(), 0);
+}

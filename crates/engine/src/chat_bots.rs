@@ -1,0 +1,166 @@
+//! The bots of a config, and the connector of each. A connector can make requests without being connected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_chat::discord::{DiscordConnector, DiscordSettings, SlashCommand};
+use cowhand_chat::slack::{SlackConnector, SlackSettings};
+use cowhand_chat::{ChatError, Connector};
+use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::settings::BotConfig;
+use cowhand_core::chat::{ChatAttachment, ChatPlace, ChatPlatform};
+use cowhand_core::id::AgentName;
+use jiff::SignedDuration;
+use tokio::time::{Instant, sleep, timeout_at};
+use uuid::Uuid;
+
+use crate::loaded::Loaded;
+
+const REQUEST_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
+/// Namespace of the keys of posts.
+const POST_KEY_NAMESPACE: Uuid = Uuid::from_u128(0x9f0b_7a52_3d44_4b1e_8b57_55c2_61d1_c0de);
+/// Length of a key. The platforms accept at most 25 characters.
+const POST_KEY_LENGTH: usize = 24;
+
+/// Settings of a bot with the values of its tokens. A bot whose settings change is connected again.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct BotSettings {
+    /// Key of the bot in the store. It contains no secret.
+    pub(crate) key: String,
+    pub(crate) platform: ChatPlatform,
+    config: BotConfig,
+    token: Option<String>,
+    app_token: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectorError {
+    #[error(
+        "the environment variable {0} is not set; set it and restart the daemon, or add it to `.env` and reload the config"
+    )]
+    NoToken(String),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+}
+
+impl BotSettings {
+    /// Creates the connector of the bot, which registers these slash commands. It does not connect yet.
+    pub(crate) fn connector(
+        &self,
+        commands: Vec<SlashCommand>,
+    ) -> Result<Arc<dyn Connector>, ConnectorError> {
+        let of = |value: &Option<String>, name: &str| {
+            value.clone().ok_or_else(|| ConnectorError::NoToken(name.to_owned()))
+        };
+        let BotConfig { token_env, app_token_env, api_url, presence, command_guild } = self.config.clone();
+        let bot_token = of(&self.token, &token_env)?;
+        Ok(match self.platform {
+            ChatPlatform::Slack => {
+                let app_token = of(&self.app_token, app_token_env.as_deref().unwrap_or_default())?;
+                Arc::new(SlackConnector::new(SlackSettings { bot_token, app_token, api_url })?)
+            }
+            ChatPlatform::Discord => Arc::new(DiscordConnector::new(DiscordSettings {
+                bot_token,
+                api_url,
+                presence,
+                commands,
+                command_guild,
+            })?),
+        })
+    }
+}
+
+/// Returns the bots of a config with the agents that use them, both in the order of the config. Agents with the same
+/// token variable share a bot.
+pub(crate) fn bots_of(loaded: &Loaded) -> Vec<(BotSettings, Vec<AgentName>)> {
+    let context = loaded.sources.context();
+    let mut bots: Vec<(BotSettings, Vec<AgentName>)> = Vec::new();
+    for agent in &loaded.roster.agents {
+        for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
+            let key = format!("{}:{}", chat.platform, chat.bot.token_env);
+            if let Some((_, agents)) = bots.iter_mut().find(|(bot, _)| bot.key == key) {
+                agents.push(agent.name.clone());
+                continue;
+            }
+            let variable = |name: &str| context.variable(name).filter(|value| !value.is_empty());
+            let settings = BotSettings {
+                key,
+                platform: chat.platform,
+                token: variable(&chat.bot.token_env),
+                app_token: chat.bot.app_token_env.as_deref().and_then(variable),
+                config: chat.bot.clone(),
+            };
+            bots.push((settings, vec![agent.name.clone()]));
+        }
+    }
+    bots
+}
+
+/// Returns the key of a post, made from what identifies it.
+pub(crate) fn post_key(parts: &[&str]) -> String {
+    let mut key = Uuid::new_v5(&POST_KEY_NAMESPACE, parts.join("\n").as_bytes()).simple().to_string();
+    key.truncate(POST_KEY_LENGTH);
+    key
+}
+
+/// Returns the wait before a request is tried again.
+pub(crate) fn wait_after(error: &ChatError, failures: u32) -> Duration {
+    match error {
+        ChatError::RateLimited { retry_after, .. } => *retry_after,
+        ChatError::Revoked { .. }
+        | ChatError::Refused { .. }
+        | ChatError::Unavailable { .. }
+        | ChatError::TooLarge { .. } => REQUEST_BACKOFF.pause_after(failures),
+    }
+}
+
+/// A file of a message that is downloaded.
+#[derive(Debug)]
+pub(crate) struct Download<'a> {
+    pub(crate) place: &'a ChatPlace,
+    /// Id of the message.
+    pub(crate) message: &'a str,
+    pub(crate) attachment: &'a ChatAttachment,
+    pub(crate) max_bytes: u64,
+    /// Time for all tries together.
+    pub(crate) patience: Duration,
+}
+
+impl Download<'_> {
+    /// Returns the content of the file. Tries again after a temporary error, and with the current address if the
+    /// platform refuses the stated one.
+    pub(crate) async fn run(self, connector: &dyn Connector) -> Result<Vec<u8>, ChatError> {
+        let deadline = Instant::now() + self.patience;
+        let (mut attachment, mut failures, mut is_current) = (self.attachment.clone(), 0, false);
+        loop {
+            let tried = timeout_at(deadline, connector.download(&attachment, self.max_bytes)).await;
+            let mut error = match tried {
+                Ok(Ok(content)) => return Ok(content),
+                Ok(Err(error)) => error,
+                Err(_) => return Err(too_slow(self.patience)),
+            };
+            if matches!(error, ChatError::Refused { .. }) && !is_current {
+                match connector.current_url(self.place, self.message, &attachment).await {
+                    Ok(Some(url)) => {
+                        (attachment.url, is_current) = (url, true);
+                        continue;
+                    }
+                    Err(unknown) if unknown.is_temporary() => error = unknown,
+                    Ok(None) | Err(_) => return Err(error),
+                }
+            }
+            failures += 1;
+            let wait = wait_after(&error, failures);
+            if !error.is_temporary() || Instant::now() + wait > deadline {
+                return Err(error);
+            }
+            sleep(wait).await;
+        }
+    }
+}
+
+fn too_slow(patience: Duration) -> ChatError {
+    let reason = format!("the download took longer than {} s", patience.as_secs());
+    ChatError::Unavailable { platform: "the platform", reason }
+}

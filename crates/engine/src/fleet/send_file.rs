@@ -1,0 +1,231 @@
+//! Sends files of agents into the chats that their jobs answer: checks and copies a file, and stores that it has to be
+//! posted. The answer posts it (`chat/sent_files.rs`).
+
+use std::fs::DirBuilder;
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cowhand_core::chat::attachment::safe_name;
+use cowhand_core::chat::sending::{MAX_SENT_FILES, MAX_SENT_MESSAGE_CHARS, SendRefused, max_sent_bytes};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, JobStatus};
+use tokio::time::{Instant, sleep};
+
+use super::{Fleet, FleetError};
+use crate::state::StateFolder;
+use cowhand_run::attempt::Attempt;
+use cowhand_run::tail;
+use cowhand_store::{FileSent, SentFile};
+use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::blocking::run_blocking;
+use cowhand_system::digest::sha256;
+use cowhand_system::fault;
+
+/// Longest time in which the output that was written before the file is read.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+const READ_POLL: Duration = Duration::from_millis(10);
+
+/// Request of an agent to send a file.
+#[derive(Debug, Clone)]
+pub struct FileToSend {
+    /// The agent's own id of the request.
+    pub key: String,
+    /// Path in the working directory.
+    pub path: String,
+    /// Name for people; none means the name of the file.
+    pub name: Option<String>,
+    /// Text that is posted with the file, in Markdown.
+    pub message: String,
+}
+
+impl Fleet {
+    /// Accepts a file of a running attempt for the chat that its job answers. Returns the name under which the file is
+    /// posted. A repeated request with the same key sends the file once.
+    pub async fn send_file(
+        &self,
+        job: &JobId,
+        attempt: u32,
+        request: FileToSend,
+    ) -> Result<String, FleetError> {
+        let job = self.job(job).await?;
+        let no_attempt = || FleetError::NoAttempt { job: job.id().clone(), attempt };
+        if job.status() != JobStatus::Running || job.attempts() != attempt {
+            return Err(no_attempt());
+        }
+        let written = written_bytes(&Attempt::new(self.state_folder().path(), job.id(), attempt));
+        let file = self.copied(&job, attempt, request).await.map_err(FleetError::SendRefused)?;
+        fault::point("chat_file_copied");
+        let after_line = self.lines_before(&job, written).await;
+        let name = file.name.clone();
+        let file = SentFile { after_line, ..file };
+        match self.store().send_chat_file(file, attempt, MAX_SENT_FILES).await? {
+            FileSent::Made(_) => {
+                self.engine.sent_files.fetch_add(1, Ordering::Release);
+                Ok(name)
+            }
+            FileSent::TooMany => Err(FleetError::SendRefused(SendRefused::TooMany)),
+            FileSent::NotRunning => Err(no_attempt()),
+        }
+    }
+
+    /// Returns a number that changes whenever a job on this node sends a file.
+    pub fn sent_files(&self) -> u64 {
+        self.engine.sent_files.load(Ordering::Acquire)
+    }
+
+    /// Checks the file, and copies it into the folder of the job.
+    async fn copied(&self, job: &Job, attempt: u32, request: FileToSend) -> Result<SentFile, SendRefused> {
+        let FileToSend { key, path, name, message } = request;
+        let unknown = |error: &dyn std::fmt::Display| SendRefused::NotReadable {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
+        if path.is_empty() {
+            return Err(SendRefused::NoPath);
+        }
+        let length = message.chars().count();
+        if length > MAX_SENT_MESSAGE_CHARS {
+            return Err(SendRefused::LongMessage(length));
+        }
+        let store = self.store();
+        let answer = store.chat_answer_of_job(job.id().clone()).await.map_err(|error| unknown(&error))?;
+        let platform = answer.ok_or(SendRefused::NoChat)?.origin.platform;
+        let location = store.location_of_attempt(job.id().clone(), attempt).await;
+        let location = location.map_err(|error| unknown(&error))?;
+        let directory = location.filter(|location| location.node == self.engine.home.node);
+        let directory = directory.ok_or(SendRefused::Elsewhere)?.directory;
+        let redactor = self.redactor_of(job);
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| path.clone());
+        let name = safe_name(&redactor.redact(&name));
+        let message = redactor.redact(&message).into_owned();
+        let (state, id, file_key) = (self.state_folder().clone(), job.id().clone(), key.clone());
+        run_blocking(move || {
+            let content = read(&directory, &path, max_sent_bytes(platform))?;
+            let content = match String::from_utf8(content) {
+                Ok(text) => redactor.redact(&text).into_owned().into_bytes(),
+                Err(error) => error.into_bytes(),
+            };
+            write(&state, &id, &file_key, &content)
+                .map_err(|error| SendRefused::NotReadable { path, reason: error.to_string() })
+        })
+        .await?;
+        Ok(SentFile {
+            job: job.id().clone(),
+            number: 0,
+            key,
+            node: self.engine.home.node.clone(),
+            name,
+            message,
+            after_line: 0,
+            created_at: self.engine.clock.now(),
+            tried_at: None,
+        })
+    }
+
+    /// Returns the number of lines that the job's output has when everything is read that the agent wrote before it sent
+    /// the file. Waits for that, but not long: an agent may leave a line without its end.
+    async fn lines_before(&self, job: &Job, written: u64) -> u64 {
+        let attempt = Attempt::new(self.state_folder().path(), job.id(), job.attempts());
+        let give_up_at = Instant::now() + READ_TIMEOUT;
+        loop {
+            let read = attempt.on_blocking_thread(|attempt| tail::read_so_far(attempt.folder())).await;
+            match read {
+                Some(read) if read.stdout >= written || Instant::now() > give_up_at => return read.lines,
+                None if Instant::now() > give_up_at => return 0,
+                Some(_) | None => sleep(READ_POLL).await,
+            }
+        }
+    }
+}
+
+/// Returns the path of the content of a file that has to be posted.
+pub(crate) fn content_path(state: &StateFolder, job: &JobId, key: &str) -> PathBuf {
+    state.folder(job).join("chat").join(sha256(key))
+}
+
+/// Returns how much the agent has written to its standard output.
+fn written_bytes(attempt: &Attempt) -> u64 {
+    attempt.stdout().metadata().map_or(0, |about| about.len())
+}
+
+/// Reads a file of the working directory. Links are not followed: an agent could make the daemon read a file that the
+/// agent itself may not read.
+fn read(directory: &Path, path: &str, max_bytes: u64) -> Result<Vec<u8>, SendRefused> {
+    let real = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let named = Path::new(path);
+    let below = [directory, real.as_path()].into_iter().find_map(|folder| named.strip_prefix(folder).ok());
+    let below = below.unwrap_or(named);
+    let content = Root::open(directory).and_then(|root| root.read(below, max_bytes));
+    let path = path.to_owned();
+    match content {
+        Ok(content) if content.is_empty() => Err(SendRefused::Empty { path }),
+        Ok(content) => Ok(content),
+        Err(NotOpened::Missing | NotOpened::Outside) => Err(SendRefused::NotInside { path }),
+        Err(NotOpened::TooLarge(max_bytes)) => Err(SendRefused::TooLarge { path, max_bytes }),
+        Err(error @ (NotOpened::Link | NotOpened::NotRegular | NotOpened::Io(_))) => {
+            Err(SendRefused::NotReadable { path, reason: error.to_string() })
+        }
+    }
+}
+
+fn write(state: &StateFolder, job: &JobId, key: &str, content: &[u8]) -> io::Result<()> {
+    let path = content_path(state, job, key);
+    let folder = path.parent().unwrap_or(state.path());
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(content)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_files_inside_the_directory_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (work_dir, secret) = (folder.path().join("work"), folder.path().join("secret"));
+        fs::create_dir_all(work_dir.join("out")).unwrap();
+        fs::write(work_dir.join("out/a.txt"), "inside").unwrap();
+        fs::write(work_dir.join("empty"), "").unwrap();
+        fs::write(&secret, "secret").unwrap();
+        symlink(&secret, work_dir.join("leads-out")).unwrap();
+        symlink("out/a.txt", work_dir.join("leads-in")).unwrap();
+        symlink("..", work_dir.join("above")).unwrap();
+        let absolute = work_dir.join("out/a.txt").display().to_string();
+        for (path, expected) in [
+            ("out/a.txt", "inside"),
+            ("./out/../out/a.txt", "inside"),
+            (absolute.as_str(), "inside"),
+            ("empty", r#""empty" is empty"#),
+            ("out", r#""out" cannot be sent: it is not a regular file"#),
+            ("../secret", r#""../secret" is not a file inside the working directory of the job"#),
+            ("/etc/passwd", r#""/etc/passwd" is not a file inside the working directory of the job"#),
+            ("nothing", r#""nothing" is not a file inside the working directory of the job"#),
+            (
+                "leads-out",
+                r#""leads-out" cannot be sent: it is a symbolic link, or its path contains one; links are not followed here"#,
+            ),
+            (
+                "leads-in",
+                r#""leads-in" cannot be sent: it is a symbolic link, or its path contains one; links are not followed here"#,
+            ),
+            (
+                "above/secret",
+                r#""above/secret" cannot be sent: it is a symbolic link, or its path contains one; links are not followed here"#,
+            ),
+        ] {
+            let found = read(&work_dir, path, 100).map(|content| String::from_utf8(content).unwrap());
+            assert_eq!(found.unwrap_or_else(|error| error.to_string()), expected, "{path}");
+        }
+        let large = read(&work_dir, "out/a.txt", 5).unwrap_err().to_string();
+        assert_eq!(large, r#""out/a.txt" is too large; the maximum is 5 B"#);
+    }
+}
