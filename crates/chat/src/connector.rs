@@ -168,4 +168,6 @@ pub struct SetupProblem {
     pub problem: String,
     /// What the owner of the bot has to do.
     pub advice: String,
+    /// True if the bot cannot receive or answer any message.
+    pub is_fatal: bool,
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use crate::actor::Actor;
 use crate::duration;
 use crate::id::ScheduleId;
-use crate::job::{NewJob, TriggerType};
+use crate::job::{NewJob, OriginMessage, TriggerType};
 use crate::policy::{ClosedBy, Misfire, Timing};
 use crate::prompt::{self, AuthorTrust, Context, PromptAuthor, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
@@ -239,6 +239,7 @@ impl Firing<'_> {
             origin: None,
             work_item: item.cloned(),
             chat: self.firing_context.chat.clone(),
+            message: OriginMessage::of(self.firing_context),
             confined: self.firing_context.confined.clone(),
             not_before: self.earliest_start(now),
         }

@@ -335,6 +335,7 @@ mod tests {
             origin: None,
             work_item: None,
             chat: None,
+            message: None,
             confined: None,
             not_before: None,
         };

@@ -13,6 +13,7 @@
 //! and no function here writes them.
 
 mod closing;
+mod message;
 mod record;
 mod requeue;
 mod signature;
@@ -28,6 +29,7 @@ use crate::policy::Retry;
 use crate::word::written_as;
 use crate::work::WorkItem;
 pub use closing::{Closing, combine_with_report};
+pub use message::OriginMessage;
 pub use record::{JobRecord, RecordError};
 pub use requeue::{MAX_REQUEUES, NotBegun, Requeued};
 pub use signature::signature;
@@ -57,6 +59,7 @@ pub struct Job {
     /// Work item of the job, as the item was when it was claimed.
     work_item: Option<WorkItem>,
     chat: Option<String>,
+    message: Option<OriginMessage>,
     confined: Option<String>,
     /// Error of the last attempt, if the job was cancelled while it waited for its next attempt.
     cancelled_after: Option<JobError>,
@@ -74,6 +77,8 @@ pub struct NewJob {
     pub work_item: Option<WorkItem>,
     /// Conversation in which the job answers, for example `slack C1`.
     pub chat: Option<String>,
+    /// Chat message that caused the job.
+    pub message: Option<OriginMessage>,
     /// Reason why the text of the job is not trusted, so that the job runs in the strict sandbox; none if the job is
     /// not confined.
     pub confined: Option<String>,
@@ -241,8 +246,18 @@ pub enum ExitReason {
 
 impl Job {
     pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
-        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, chat, confined, not_before } =
-            new;
+        let NewJob {
+            agent,
+            trigger_type,
+            schedule,
+            prompt,
+            origin,
+            work_item,
+            chat,
+            message,
+            confined,
+            not_before,
+        } = new;
         Self {
             id,
             agent,
@@ -259,6 +274,7 @@ impl Job {
             usage: None,
             work_item,
             chat,
+            message,
             confined,
             cancelled_after: None,
             state: JobState::Pending { not_before },
@@ -309,6 +325,11 @@ impl Job {
     /// Returns the conversation in which the job answers, if it came from a chat.
     pub fn chat(&self) -> Option<&str> {
         self.chat.as_deref()
+    }
+
+    /// Returns the chat message that caused the job; none if something else caused it.
+    pub const fn message(&self) -> Option<&OriginMessage> {
+        self.message.as_ref()
     }
 
     /// Returns the reason why the text of the job is not trusted; none if the job is not confined.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{PageAnswer, Pages, elements, jobs, now, removed, text};
+use super::{PageAnswer, Pages, chat_bots, elements, jobs, now, removed, text};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{AgentView, Page, StatusView, segment};
 
@@ -35,6 +35,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -
         div #adopted data-live { @for job in &agent.adopted {
             p.alert { (elements::job(&job.id)) ": " (text::ShownMessage(&job.sentence(&agent.name))) "." } } }
         div #gone data-live { @for gone in gone { p.alert { b { "Not in the config" } ": " (text::ShownMessage(&gone.sentence())) "." } } }
+        (chat_bots::of_agent(&status, &agent.name, now))
         (trigger(&agent))
         (part("schedules", "Schedules", &html! {}, &table(&schedules, now)))
         (part("latest", "Latest jobs", &html! { a href=(jobs_address) { "All its jobs" } }, &jobs::table(&latest.items, now,

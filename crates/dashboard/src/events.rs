@@ -1,13 +1,14 @@
 //! The page of events, the newest first.
 
 use axum::extract::State;
-use cowhand_core::event::Event;
+use cowhand_core::event::{Event, Fact};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty};
 use super::{PageAnswer, Pages, Params, elements, text};
+use cowhand_engine::schedule_view::message_in_words;
 use cowhand_web::api::Page;
 
 const EVENTS_PER_PAGE: i64 = 100;
@@ -76,5 +77,7 @@ fn details(event: &Event) -> String {
         Value::String(text) => format!("{key} {text}"),
         other => format!("{key} {other}"),
     });
+    let created = matches!(event.fact, Fact::JobCreated).then(|| event.job_record.as_ref()?.message.as_ref());
+    let details = details.chain(created.flatten().map(message_in_words));
     text::short(&details.collect::<Vec<_>>().join(" · "), 200)
 }

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::ShownMessage;
-use super::{PageAnswer, Pages, asks, budgets, elements, now, text};
+use super::{PageAnswer, Pages, asks, budgets, chat_bots, elements, now, text};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
@@ -58,6 +58,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
                 &failed_lately(&failed.items)))
         }
         (part("agents", "Agents", &html! {}, &agents(&status.agents, now)))
+        @if !status.chat_bots.is_empty() { (part("chat-bots", "Chat bots", &html! {}, &chat_bots::table(&status, now))) }
     };
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
 }
@@ -140,6 +141,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
                 p.alert { b { "Unfinished" } ": " (ShownMessage(&kept)) }
             }
             @for skipped in &status.skipped_files { p.alert { b { "Skipped files" } ": " (ShownMessage(&skipped.sentence())) } }
+            @for bot in chat_bots::refused(status) { p.alert { b { "A chat bot is refused" } ": " (text::plain(&bot.bot)) " " (ShownMessage(&chat_bots::state(bot, status, now))) "." } }
             @for note in over_budget { p.alert { b { "Over budget: " } (ShownMessage(note)) } }
             @for parked in &status.parked {
                 p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (ShownMessage(&parked.message)) }

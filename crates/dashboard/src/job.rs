@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use cowhand_core::budget::assumed_sentence;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{JobRecord, JobStatus, ModelUsage};
+use cowhand_core::job::{JobRecord, JobStatus, ModelUsage, OriginMessage};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -104,6 +104,7 @@ fn head(
             @if let Some(why) = &job.confined {
                 div { dt { "In the strict sandbox" } dd.any { (text::short_message(why, 200)) } }
             }
+            @if let Some(message) = &job.message { div { dt { "Message" } dd.any { (chat_message(message)) } } }
             @if let Some(item) = &job.work_item {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80))
                     @if let Some(report) = source_report { p.muted { (text::short_message(&report.sentence(), 200)) } } } }
@@ -142,6 +143,15 @@ fn followups(view: &JobView) -> Markup {
         @if let Some(refused) = &view.followup_refused {
             p.alert { b { "no follow-up: " } (ShownMessage(&refused.message)) }
         }
+    }
+}
+
+/// Shows who wrote the message and where, with a link to it. Only a web address becomes a link.
+fn chat_message(message: &OriginMessage) -> Markup {
+    let is_web = |url: &&str| url.starts_with("https://") || url.starts_with("http://");
+    html! {
+        (text::short(&message.to_string(), 140))
+        @if let Some(url) = message.url.as_deref().filter(is_web) { " " a href=(url) rel="noreferrer" { "Open the message" } }
     }
 }
 

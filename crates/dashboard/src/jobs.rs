@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty};
-use super::{PageAnswer, Pages, Params, elements, now, query};
+use super::{PageAnswer, Pages, Params, elements, now, query, text};
 use cowhand_web::api::{AgentView, Page, segment};
 
 /// Query of the page. All fields are text, because a form sends an empty text for a field without a value.
@@ -133,7 +133,7 @@ pub(super) fn table(jobs: &[JobRecord], now: Timestamp, empty_message: &Markup) 
                         td { (elements::job_status(job.status)) }
                         td { (elements::agent(&job.agent)) }
                         td.wide { @if let Some(name) = &job.schedule { (elements::schedule(&job.agent, name)) } @else { span.muted { "–" } } }
-                        td.wide { (job.trigger_type.as_str()) }
+                        td.wide { (job.trigger_type.as_str()) @if let Some(message) = &job.message { span.muted { " " (text::short(&message.author_in_words(), 40)) } } }
                         td { (elements::from_now(job.started_at, now)) }
                         td.wide.end { (elements::job_duration(job, now)) }
                         td.wide.end { (elements::cost(job.usage.as_ref())) }

@@ -8,6 +8,7 @@ mod agent;
 mod asks;
 mod assets;
 mod budgets;
+mod chat_bots;
 mod compare;
 mod definition;
 mod elements;

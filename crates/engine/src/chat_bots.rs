@@ -10,11 +10,12 @@ use cowhand_core::backoff::Backoff;
 use cowhand_core::chat::settings::BotConfig;
 use cowhand_core::chat::{ChatAttachment, ChatPlace, ChatPlatform};
 use cowhand_core::id::AgentName;
+use cowhand_core::roster::Roster;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
-use crate::loaded::Loaded;
+use cowhand_work::WorkSources;
 
 const REQUEST_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
@@ -36,9 +37,7 @@ pub(crate) struct BotSettings {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectorError {
-    #[error(
-        "the environment variable {0} is not set; set it and restart the daemon, or add it to `.env` and reload the config"
-    )]
+    #[error("the environment variable {0} is not set")]
     NoToken(String),
     #[error(transparent)]
     Chat(#[from] ChatError),
@@ -73,12 +72,12 @@ impl BotSettings {
 
 /// Returns the bots of a config with the agents that use them, both in the order of the config. Agents with the same
 /// token variable share a bot.
-pub(crate) fn bots_of(loaded: &Loaded) -> Vec<(BotSettings, Vec<AgentName>)> {
-    let context = loaded.sources.context();
+pub(crate) fn bots_of(roster: &Roster, sources: &WorkSources) -> Vec<(BotSettings, Vec<AgentName>)> {
+    let context = sources.context();
     let mut bots: Vec<(BotSettings, Vec<AgentName>)> = Vec::new();
-    for agent in &loaded.roster.agents {
+    for agent in &roster.agents {
         for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
-            let key = format!("{}:{}", chat.platform, chat.bot.token_env);
+            let key = chat.bot_key();
             if let Some((_, agents)) = bots.iter_mut().find(|(bot, _)| bot.key == key) {
                 agents.push(agent.name.clone());
                 continue;

@@ -16,8 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{BY_CHAT, BY_EVENTS, passed_while_off_sentence};
-pub use notes::{RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
+pub(crate) use notes::{BY_CHAT, BY_EVENTS, REFUSED_MESSAGE, passed_while_off_sentence};
+pub use notes::{
+    RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, message_in_words, prepared_by, why_of,
+};
 
 /// State of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

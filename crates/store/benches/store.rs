@@ -92,6 +92,7 @@ fn job() -> NewJob {
         origin: None,
         work_item: None,
         chat: None,
+        message: None,
         confined: None,
         not_before: None,
     }

@@ -21,6 +21,7 @@ statements! {
     SET_CHAT_BOT_STATE = same "update chat_bots set state = $3, changed_at = $4 where bot = $1 and node = $2";
     RELEASE_CHAT_BOT = same "update chat_bots set until = $3, state = $4, changed_at = $3 where bot = $1 and node = $2";
     CHAT_BOTS = same "select * from chat_bots order by bot";
+    SET_CHAT_BOT_INBOX = same "update chat_bots set inbox = $2 where bot = $1";
     DROP_CHAT_BOT = same "delete from chat_bots where bot = $1";
 }
 
@@ -51,6 +52,8 @@ pub struct ChatBotRecord {
     pub changed_at: Timestamp,
     /// End of the node's lease.
     pub until: Timestamp,
+    /// Key under which the messages of the bot are stored; none before its first connection.
+    pub inbox: Option<String>,
 }
 
 impl Store {
@@ -100,6 +103,14 @@ impl Store {
         .await
     }
 
+    /// Records the key under which the messages of a bot are stored.
+    pub async fn set_chat_bot_inbox(&self, bot: String, inbox: String) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(SET_CHAT_BOT_INBOX, args![bot, inbox]).await.map(drop) })
+        })
+        .await
+    }
+
     /// Ends the lease of a node, so that another node can connect at once.
     pub async fn release_chat_bot(
         &self,
@@ -139,5 +150,6 @@ fn read(row: &Row) -> Result<ChatBotRecord, StoreError> {
         state: row.json_opt("state")?.ok_or_else(|| row.unreadable("state", ""))?,
         changed_at: row.time("changed_at")?,
         until: row.time("until")?,
+        inbox: row.get("inbox")?,
     })
 }

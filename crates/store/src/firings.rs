@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cowhand_core::event::Fact;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
+use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob, OriginMessage};
 use cowhand_core::plan::Snapshot;
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
@@ -38,26 +38,26 @@ statements! {
     FIRINGS_BETWEEN = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings \
         where schedule_id = $1 and due_at >= $2 and due_at < $3 order by due_at desc, key desc limit $4";
     JOBS_OF_FIRINGS =
-        sqlite "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
+        sqlite "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at, message from jobs \
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
-        postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
+        postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at, message from jobs \
             where schedule_id = $1 and firing_key = any (array(select json_array_elements_text(($2::text)::json))) order by number";
     // If a schedule of another agent adopts a schedule, the ended and waiting jobs of the adopted schedule stay with
     // their agent and lose their `schedule_id`. This statement finds the first job of each firing by its id,
     // and the other jobs of the firing by the agent, schedule name and firing key of the first job.
     JOBS_OF_FORMER_AGENT =
         sqlite "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
-            job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
+            job.finished_at, job.message from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
             and job.agent = first.agent and job.schedule is not distinct from first.schedule \
             where first.schedule_id is null and first.id in (select value from json_each($1)) order by job.number"
         postgres "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
-            job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
+            job.finished_at, job.message from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
             and job.agent = first.agent and job.schedule is not distinct from first.schedule \
             where first.schedule_id is null and first.id = any (array(select json_array_elements_text(($1::text)::json))) order by job.number";
     FIRST_JOBS =
-        sqlite "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
+        sqlite "select id, status, exit_reason, error_message, run_started_at, finished_at, message from jobs \
             where firing_key is null and id in (select value from json_each($1))"
-        postgres "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
+        postgres "select id, status, exit_reason, error_message, run_started_at, finished_at, message from jobs \
             where firing_key is null and id = any (array(select json_array_elements_text(($1::text)::json)))";
 }
 
@@ -95,6 +95,8 @@ pub struct FiringJobRow {
     pub error: Option<String>,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+    /// Chat message that caused the job.
+    pub message: Option<OriginMessage>,
 }
 
 /// Result of a preparation.
@@ -512,5 +514,6 @@ fn read_job(row: &Row) -> Result<FiringJobRow, StoreError> {
         error: row.get("error_message")?,
         started_at: row.time_opt("run_started_at")?,
         finished_at: row.time_opt("finished_at")?,
+        message: row.json_opt("message")?,
     })
 }

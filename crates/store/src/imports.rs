@@ -49,7 +49,7 @@ pub struct PastSchedule {
 #[derive(Debug, Clone)]
 pub struct PastJob {
     pub job: Job,
-    /// Session of the job, if it is the agent's newest session.
+    /// Session of the job, if it is the agent's newest session, or the session of a channel.
     pub session: Option<PastSession>,
 }
 
@@ -162,8 +162,9 @@ async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), Stor
     let row = args![job.id().as_str(), node, started, ended, to_json(outcome)?, directory, usage];
     tx.execute(ADD_PAST_ATTEMPT, row).await?;
     if session.is_some() {
-        // herdctl keeps one session for each agent.
-        let key = SessionPolicy::Continue.key(None, None);
+        // herdctl keeps one session for each agent, and one for each channel of a chat.
+        let policy = job.chat().map_or(SessionPolicy::Continue, |_| SessionPolicy::PerChat);
+        let key = policy.key(None, job.chat());
         tx.execute(SET_SESSION_KEY, args![job.id().as_str(), key]).await?;
     }
     match job.usage() {

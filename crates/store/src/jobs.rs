@@ -37,8 +37,9 @@ macro_rules! list_query {
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
-        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, requeued, chat, confined, firing_key) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29) \
+        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, requeued, chat, confined, firing_key, \
+        message) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
@@ -245,6 +246,7 @@ pub(super) async fn add(
 pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, origin: &JobOrigin) -> Result<bool, StoreError> {
     let record = JobRecord::from(job.clone());
     let work_item = record.work_item.as_ref().map(to_json).transpose()?;
+    let message = record.message.as_ref().map(to_json).transpose()?;
     let (chat, confined) = (record.chat.clone(), record.confined.clone());
     let mut columns = args![
         record.id.as_str(),
@@ -260,7 +262,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, origin: &JobOrigin) -> Re
         work_item,
     ];
     columns.extend(changing_columns(record)?);
-    columns.extend(args![chat, confined, origin.firing.as_ref().map(FiringKey::as_str)]);
+    columns.extend(args![chat, confined, origin.firing.as_ref().map(FiringKey::as_str), message]);
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
@@ -403,6 +405,7 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         error: kind.zip(message).map(|(kind, message)| JobError { kind, message }),
         termination: row.parse_opt("termination")?,
         chat: row.get("chat")?,
+        message: row.json_opt("message")?,
         confined: row.get("confined")?,
         id,
     };

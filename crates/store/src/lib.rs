@@ -29,6 +29,7 @@ mod cancelled_by;
 mod chat_answers;
 mod chat_asks;
 mod chat_bots;
+mod chat_counts;
 mod chat_edits;
 mod chat_files;
 mod chat_messages;
@@ -92,6 +93,7 @@ pub use cancelled_by::Cancellation;
 pub use chat_answers::ChatAnswer;
 pub use chat_asks::ChatAsk;
 pub use chat_bots::{ChatBotRecord, ChatBotState};
+pub use chat_counts::ChatCounts;
 pub use chat_edits::ChatEdit;
 pub use chat_files::{FileSent, SentFile};
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
@@ -303,6 +305,7 @@ fn all_statements() -> Vec<Statement> {
         chat_answers::ALL,
         chat_asks::ALL,
         chat_bots::ALL,
+        chat_counts::ALL,
         chat_edits::ALL,
         chat_files::ALL,
         chat_messages::ALL,

@@ -78,6 +78,21 @@ impl Store {
         .await
     }
 
+    /// Returns whether a job with this key has ended at `since` or later with a session.
+    pub async fn has_session(
+        &self,
+        agent: AgentName,
+        key: String,
+        since: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                Ok(tx.one(NEWEST_SESSION, args![agent.as_str(), key, "", since]).await?.is_some())
+            })
+        })
+        .await
+    }
+
     /// Returns the session of a job; `None` if the job has no session.
     pub async fn session_of(&self, job: JobId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |tx| {

@@ -59,12 +59,17 @@ impl Drop for FakeDiscord {
 impl FakeDiscord {
     /// Starts a platform with one guild, in which are the bot, `alice`, the channel `general` and the role `helpers`.
     pub async fn start() -> Self {
+        Self::start_with_bot(BOT_ID).await
+    }
+
+    /// Starts a platform whose bot has this id.
+    pub async fn start_with_bot(bot: &'static str) -> Self {
         let api = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let resuming = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", api.local_addr().unwrap());
         let socket_url = |listener: &TcpListener| format!("ws://{}", listener.local_addr().unwrap());
-        let state = new_state(url.clone(), socket_url(&gateway), socket_url(&resuming));
+        let state = new_state(bot, url.clone(), socket_url(&gateway), socket_url(&resuming));
         let state = Arc::new(Mutex::new(state));
         let router = Router::new().fallback(rest::answer).with_state(Arc::clone(&state));
         let tasks = vec![
@@ -101,8 +106,9 @@ impl FakeDiscord {
     /// Waits until a channel has this number of messages of the bot, and returns them.
     pub async fn wait_for_answers(&self, channel: &str, count: usize) -> Vec<FakeDiscordMessage> {
         let what = format!("{count} messages of the bot");
+        let bot = self.lock().bot;
         self.wait_for(&what, |fake| {
-            let answers = fake.messages(channel).into_iter().filter(|message| message.author == BOT_ID);
+            let answers = fake.messages(channel).into_iter().filter(|message| message.author == bot);
             let answers: Vec<_> = answers.collect();
             (answers.len() >= count).then_some(answers)
         })

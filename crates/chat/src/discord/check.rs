@@ -25,6 +25,9 @@ const NEEDED: [(Permissions, &str, &str); 7] = [
     (Permissions::ADD_REACTIONS, "Add Reactions", "it cannot acknowledge messages"),
 ];
 
+/// Permissions without which the bot cannot be used.
+const FATAL: Permissions = Permissions::VIEW_CHANNEL.union(Permissions::SEND_MESSAGES);
+
 #[derive(Deserialize)]
 struct Application {
     id: String,
@@ -50,12 +53,14 @@ pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestE
             problem: "the message content intent is not enabled; without it Discord refuses the connection".to_owned(),
             advice: "enable \u{201c}Message Content Intent\u{201d} on the page Bot of the app in the Discord Developer Portal"
                 .to_owned(),
+            is_fatal: true,
         });
     }
     if guilds.is_empty() {
         problems.push(SetupProblem {
             problem: "the bot is in no server".to_owned(),
             advice: format!("open {} and choose a server", invitation(&application.id)),
+            is_fatal: true,
         });
     }
     for guild in guilds {
@@ -64,7 +69,8 @@ pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestE
         if has.contains(Permissions::ADMINISTRATOR) {
             continue;
         }
-        for (_, name, effect) in NEEDED.iter().filter(|(permission, ..)| !has.contains(*permission)) {
+        for (permission, name, effect) in NEEDED.iter().filter(|(permission, ..)| !has.contains(*permission))
+        {
             problems.push(SetupProblem {
                 problem: format!(
                     "the bot lacks the permission \u{201c}{name}\u{201d} in the server {} ({}); without it {effect}",
@@ -74,6 +80,7 @@ pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestE
                     "give it to a role of the bot, or open {} and choose the server again",
                     invitation(&application.id)
                 ),
+                is_fatal: FATAL.contains(*permission),
             });
         }
     }

@@ -5,6 +5,9 @@ use super::api::{CallError, CallRepeat, TokenKind};
 use super::connection::SOCKET_MODE_ADVICE;
 use crate::{ChatError, SetupProblem};
 
+/// Scopes without which the bot cannot be used.
+const FATAL_SCOPES: [&str; 2] = ["app_mentions:read", "chat:write"];
+
 /// Scopes of the bot, with what does not work without each.
 const NEEDED_SCOPES: [(&str, &str); 9] = [
     ("app_mentions:read", "the bot does not see that it is mentioned"),
@@ -41,6 +44,7 @@ impl SlackConnector {
                         "add {scope} to the Bot Token Scopes under OAuth & Permissions of the Slack app, and \
                          install the app again"
                     ),
+                    is_fatal: FATAL_SCOPES.contains(&scope),
                 }));
             }
             Err(error) => problems.push(bot_token_problem(error)?),
@@ -61,6 +65,7 @@ fn bot_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
             advice: "install the Slack app in the workspace, and use the Bot User OAuth Token (xoxb-…) under OAuth & \
                      Permissions"
                 .to_owned(),
+            is_fatal: true,
         }),
         error => Err(error.into()),
     }
@@ -74,6 +79,7 @@ fn app_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
             advice:
                 "generate an App-Level Token with connections:write under Basic Information of the Slack app"
                     .to_owned(),
+            is_fatal: true,
         }),
         CallError::Code { code, .. } => Ok(SetupProblem {
             problem: format!("Slack does not accept the app token ({code}): the bot receives no messages"),
@@ -81,6 +87,7 @@ fn app_token_problem(error: CallError) -> Result<SetupProblem, ChatError> {
                 "use an App-Level Token (xapp-…) with connections:write, from Basic Information of the Slack app. If \
                  {SOCKET_MODE_ADVICE}"
             ),
+            is_fatal: true,
         }),
         error => Err(error.into()),
     }

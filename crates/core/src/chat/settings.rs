@@ -211,6 +211,13 @@ impl AgentChat {
     }
 }
 
+impl PlatformChat {
+    /// Returns the key of the bot, which contains no secret. Agents with the same key share the bot.
+    pub fn bot_key(&self) -> String {
+        format!("{}:{}", self.platform, self.bot.token_env)
+    }
+}
+
 impl Default for DirectRules {
     fn default() -> Self {
         Self {

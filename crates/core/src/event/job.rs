@@ -58,6 +58,7 @@ fn as_created(job: JobRecord) -> JobRecord {
         work_item: job.work_item,
         retry_of: job.retry_of,
         chat: job.chat,
+        message: job.message,
         confined: job.confined,
         status: JobStatus::Pending,
         exit_reason: None,

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ExitReason, FailReason, Job, JobError, JobState, JobStatus, JobUsage, Origin, Outcome, Requeued,
-    Termination, TriggerType,
+    ExitReason, FailReason, Job, JobError, JobState, JobStatus, JobUsage, Origin, OriginMessage, Outcome,
+    Requeued, Termination, TriggerType,
 };
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::work::WorkItem;
@@ -60,6 +60,9 @@ pub struct JobRecord {
     /// Conversation in which the job answers, if it came from a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
+    /// Chat message that caused the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<OriginMessage>,
     /// Reason why the text of the job is not trusted, so that the job runs in the strict sandbox; absent if the job is
     /// not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +103,7 @@ impl From<Job> for JobRecord {
             error: job.cancelled_after,
             termination: None,
             chat: job.chat,
+            message: job.message,
             confined: job.confined,
         };
         match job.origin {
@@ -193,6 +197,7 @@ impl TryFrom<JobRecord> for Job {
             usage: record.usage,
             work_item: record.work_item,
             chat: record.chat,
+            message: record.message,
             confined: record.confined,
             cancelled_after: record.error.filter(|_| is_cancelled),
             state,

@@ -18,6 +18,7 @@ fn new_job() -> Job {
             origin: None,
             work_item: None,
             chat: None,
+            message: None,
             confined: None,
             not_before: None,
         },
@@ -79,6 +80,7 @@ fn unknown_fields_of_a_job_are_written_as_null() {
         origin: None,
         work_item: None,
         chat: None,
+        message: None,
         confined: None,
         not_before: None,
     };
@@ -102,6 +104,7 @@ fn a_fork_names_its_parent() {
         origin: Some(Origin::ForkOf(parent.id.clone())),
         work_item: None,
         chat: None,
+        message: None,
         confined: None,
         not_before: None,
     };

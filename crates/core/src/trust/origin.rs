@@ -91,6 +91,11 @@ impl TextOrigin {
         }
     }
 
+    /// Returns the origin of a text that a user of a chat wrote.
+    pub fn of_chat_user(id: &str) -> Self {
+        Self::named(Some(id.to_owned()))
+    }
+
     /// Returns the origin of an item's text. `repo` is set if the source of the item is a repository.
     pub fn of_item(item: &WorkItem, repo: Option<&str>) -> Self {
         let login = item.metadata.get("author").and_then(Value::as_str).map(str::to_owned);

@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::follow::{FollowUntil, FollowedLines};
 use super::{Failure, follow, interrupt, location, number, print};
+use cowhand_engine::schedule_view::message_in_words;
 use cowhand_engine::view::line::readable;
 use cowhand_web::api::{Lines, OutputCursor, Page};
 
@@ -97,6 +98,7 @@ impl EventsArgs {
         };
         let by_whom = match (&event.fact, &event.by) {
             (Fact::JobDeleted { .. }, Some(by)) if !self.audit => Some(format!("by {by}")),
+            (Fact::JobCreated, _) => message(event).map(|message| print::one_line(&message, 300)),
             _ => None,
         };
         let ids: Vec<_> = [job, about].into_iter().flatten().collect();
@@ -202,6 +204,11 @@ impl Columns {
                 .min(print::width().map_or(usize::MAX, |width| width.saturating_sub(65))),
         }
     }
+}
+
+/// Describes the chat message that caused the job of the event, if one did.
+fn message(event: &Event) -> Option<String> {
+    event.job_record.as_ref()?.message.as_ref().map(message_in_words)
 }
 
 /// Returns the text of a fact that explains it, for example its message or reason, if it has one.

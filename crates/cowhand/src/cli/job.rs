@@ -316,6 +316,11 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
             "confined",
             job.confined.as_ref().map(|why| format!("in the strict sandbox: {}", print::one_line(why, 300))),
         ),
+        ("message", job.message.as_ref().map(|message| print::one_line(&message.to_string(), 200))),
+        (
+            "link",
+            job.message.as_ref().and_then(|message| Some(print::one_line(message.url.as_deref()?, 500))),
+        ),
         ("prompt", job.prompt.as_deref().map(|prompt| print::one_line(prompt, 200))),
         ("summary", job.summary.as_deref().map(|summary| print::one_line(summary, 200))),
     ];

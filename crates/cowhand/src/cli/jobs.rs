@@ -83,10 +83,17 @@ pub(super) async fn adopted(client: &Client, agent: &AgentName) -> Result<Vec<Ad
 }
 
 pub(super) fn table(jobs: &[ListedJob], now: Timestamp) -> Table {
-    let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "CREATED", "TOOK", "OUTCOME"])
-        .optional_columns(&["TOOK", "SCHEDULE", "CREATED", "OUTCOME"]);
+    const MESSAGE: usize = 3;
+    // The column is shown only if a chat message caused one of the jobs.
+    let has_messages = jobs.iter().any(|listed| listed.job.message.is_some());
+    let mut head = vec!["JOB", "AGENT", "SCHEDULE", "STATUS", "CREATED", "TOOK", "OUTCOME"];
+    if has_messages {
+        head.insert(MESSAGE, "MESSAGE");
+    }
+    let optional = &["TOOK", "MESSAGE", "SCHEDULE", "CREATED", "OUTCOME"];
+    let mut table = Table::new(&head).optional_columns(optional);
     for ListedJob { job, unsettled, .. } in jobs {
-        table.row([
+        let mut row = vec![
             job.id.to_string(),
             job.agent.to_string(),
             job.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -94,7 +101,11 @@ pub(super) fn table(jobs: &[ListedJob], now: Timestamp) -> Table {
             duration::relative_to_now(now, job.started_at),
             job.duration_seconds.map(duration::rounded_from_seconds).unwrap_or_default(),
             print::cell(&job::outcome(job)),
-        ]);
+        ];
+        if has_messages {
+            row.insert(MESSAGE, job.message.as_ref().map(ToString::to_string).unwrap_or_default());
+        }
+        table.row(row);
     }
     table
 }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::agents::table;
 use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, complete, doctor, job, jobs, print, removed, schedule, style};
+use cowhand_engine::chat::{ChatBotStatus, ChatBotView};
 use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
@@ -131,6 +132,10 @@ impl StatusArgs {
         }
         let of_agent = |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
         lines.extend(status.gone_schedules.iter().filter(of_agent).map(gone_schedule_line));
+        let of_agent =
+            |bot: &&ChatBotView| self.agent.as_ref().is_none_or(|agent| bot.agents.contains(agent));
+        let node = status.daemon.node.as_deref();
+        lines.extend(status.chat_bots.iter().filter(of_agent).map(|bot| chat_bot_line(bot, node, now)));
         let of_agent =
             |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
         lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
@@ -270,6 +275,20 @@ fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
 /// Formats a work item that no agent takes before a person acts.
 pub(super) fn given_up_line(item: &GivenUpItem) -> String {
     format!("{}: {}", style::styled("given up", style::ODD), print::one_line(&item.sentence(), 600))
+}
+
+/// Formats the state of a bot on a chat platform, and the agents that use the bot.
+fn chat_bot_line(bot: &ChatBotView, node: Option<&str>, now: Timestamp) -> String {
+    let (name, agents) = (&bot.bot, bot.agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", "));
+    let state = chat_bot_state(bot, node, now);
+    let style = if bot.status == ChatBotStatus::Connected { style::GOOD } else { style::ODD };
+    format!("{}: {name}, for {agents}, {state}", style::styled("chat bot", style))
+}
+
+/// Describes the connection of a bot, and its answers and messages that are not done.
+pub(super) fn chat_bot_state(bot: &ChatBotView, node: Option<&str>, now: Timestamp) -> String {
+    let open = bot.open_in_words().map(|open| format!("; {open}")).unwrap_or_default();
+    print::one_line(&format!("{}{open}", bot.connection_in_words(node, now)), 900)
 }
 
 /// Formats the number of files of a queue that are not work items.

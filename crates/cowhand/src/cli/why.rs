@@ -18,6 +18,7 @@ use super::location::{Connection, FleetLocation};
 use super::print;
 use super::schedule::{AgentOrSchedule, ScheduleFullName, tries_again};
 use super::{Failure, complete, job, location, number, removed, status};
+use cowhand_engine::chat::ChatBotView;
 use cowhand_engine::daemon::ended_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
@@ -50,6 +51,11 @@ struct WhyAnswer {
     given_up: Vec<GivenUpItem>,
     /// Files in the folders of the schedule's work source that are not work items.
     skipped_files: Vec<SkippedFiles>,
+    /// Bots through which the schedule receives messages.
+    chat_bots: Vec<ChatBotView>,
+    /// Node that answered.
+    #[serde(skip)]
+    node: Option<String>,
     /// Reason why the store cannot be written, if there is a problem.
     #[serde(skip)]
     store_problem: Option<String>,
@@ -67,12 +73,15 @@ impl WhyAnswer {
         // The API returns at most `MAX_FIRINGS` firings. If it returns that many, there may be earlier firings.
         let has_more = firings.len() > limit as usize || firings.len() == MAX_FIRINGS as usize;
         firings.truncate(limit as usize);
-        let StatusView { daemon, mut given_up, mut skipped_files, .. } = client.get("status").await?;
+        let StatusView { daemon, mut given_up, mut skipped_files, mut chat_bots, .. } =
+            client.get("status").await?;
+        chat_bots.retain(|bot| schedule.kind == "chat" && bot.agents.contains(&schedule.agent));
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
         skipped_files.retain(|skipped| skipped.taken_by.iter().any(takes));
+        let node = daemon.node;
         let store_problem = daemon.store_problem.or_else(|| client.disk_problem());
-        Ok(Self { schedule, firings, given_up, skipped_files, store_problem, has_more })
+        Ok(Self { schedule, firings, given_up, skipped_files, chat_bots, node, store_problem, has_more })
     }
 
     /// Prints the state of the schedule. `fleet_without_daemon` is set if no daemon runs and no earlier line states
@@ -80,6 +89,10 @@ impl WhyAnswer {
     fn print(&self, fleet_without_daemon: Option<&FleetLocation>, is_alone: bool, now: Timestamp) {
         for line in describe_state(&self.schedule, &self.firings, fleet_without_daemon, is_alone, now) {
             print::prose(&line, 0);
+        }
+        for bot in &self.chat_bots {
+            let state = status::chat_bot_state(bot, self.node.as_deref(), now);
+            print::prose(&with_full_stop(&format!("Its chat bot {} {state}", bot.bot)), 0);
         }
         for item in &self.given_up {
             print::prose(&with_full_stop(&status::given_up_line(item)), 0);
@@ -134,11 +147,20 @@ impl WhyArgs {
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
         let (is_alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
-            let WhyAnswer { schedule, firings, given_up, skipped_files, store_problem, has_more } = answer;
+            let WhyAnswer {
+                schedule,
+                firings,
+                given_up,
+                skipped_files,
+                chat_bots,
+                store_problem,
+                has_more,
+                ..
+            } = answer;
             print::json(&json!({
                 "schedule": schedule, "daemon_running": !is_alone, "store_problem": store_problem,
                 "firings": firings, "has_more": has_more, "followup_refused": agent.followup_refused, "given_up": given_up,
-                "skipped_files": skipped_files,
+                "skipped_files": skipped_files, "chat_bots": chat_bots,
             }));
             return Ok(());
         }

@@ -85,6 +85,7 @@ impl Run {
             prompt: None,
             origin: None,
             chat: None,
+            message: None,
             confined: None,
             work_item: None,
             not_before: None,

@@ -71,6 +71,6 @@ fn message_sent_before_crash_is_not_duplicated() {
     assert_eq!(server.messages("4711").len(), 1, "it was sent, and nobody wrote that down");
     scene.start();
     assert_eq!(states(&scene.hooks(&job))[0], "completed");
-    assert_eq!(server.asked("/discord/channels/4711/messages").len(), 2, "so it is sent again");
+    assert_eq!(server.asked("/discord/api/v10/channels/4711/messages").len(), 2, "so it is sent again");
     assert_eq!(server.messages("4711").len(), 1, "and Discord knows it by its nonce");
 }

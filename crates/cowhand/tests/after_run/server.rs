@@ -95,7 +95,9 @@ async fn answer(
         "/elsewhere" => to(303, "/ok"),
         "/redirect" => to(307, &redirect),
         "/slack/chat.postMessage" => slack(&kept, &headers, &body),
-        path => match path.strip_prefix("/discord/channels/").and_then(|rest| rest.strip_suffix("/messages"))
+        path => match path
+            .strip_prefix("/discord/api/v10/channels/")
+            .and_then(|rest| rest.strip_suffix("/messages"))
         {
             Some(channel) => discord(&kept, channel, &headers, &body),
             None => StatusCode::NOT_FOUND.into_response(),

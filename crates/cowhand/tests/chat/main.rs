@@ -5,5 +5,11 @@
 mod answers;
 mod asks;
 mod files;
+mod herdctl;
+mod outputs;
+mod rights;
+mod routing;
 mod scene;
+mod sessions;
+mod surfaces;
 mod voice;

@@ -55,6 +55,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         origin: None,
         work_item: None,
         chat: None,
+        message: None,
         confined: None,
         not_before: None,
     };

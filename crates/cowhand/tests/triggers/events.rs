@@ -101,6 +101,7 @@ async fn three_jobs_end(home: &FleetFolder) -> Vec<String> {
             origin: None,
             work_item: None,
             chat: None,
+            message: None,
             confined: None,
             not_before: None,
         };

@@ -94,7 +94,8 @@ impl AttemptTask {
 
     /// Returns the connector through which the message arrived, or the reason why there is none.
     fn connector_of(&self, answer: &ChatAnswer) -> Result<std::sync::Arc<dyn Connector>, String> {
-        let bots = bots_of(&self.engine.loaded());
+        let loaded = self.engine.loaded();
+        let bots = bots_of(&loaded.roster, &loaded.sources);
         let platform = answer.origin.platform;
         let of_agent = |(_, agents): &&(_, Vec<_>)| agents.contains(&answer.agent);
         let bot = bots.iter().filter(|(bot, _)| bot.platform == platform).find(of_agent);

@@ -2,14 +2,15 @@
 //! the message to a schedule.
 
 use cowhand_core::budget::Period;
-use cowhand_core::chat::ChatMessage;
 use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::chat::prompt::CHAT_SCHEDULE;
+use cowhand_core::chat::{ChatMessage, ChatUser};
 use cowhand_core::delivery::{Delivery, Message, Reception};
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::trigger::TriggerConfig;
+use cowhand_core::trust::{TextOrigin, TrustVerdict, judge};
 use jiff::Timestamp;
 use tracing::warn;
 
@@ -51,7 +52,7 @@ impl AcceptedMessage<'_> {
             conversation: Some(self.conversation().await?),
             author_name: self.message().author.name.clone(),
             attachments,
-            earlier_messages: self.earlier_messages().await,
+            earlier_messages: self.earlier_messages(schedule).await?,
         };
         self.deliver(schedule, text, details).await
     }
@@ -61,8 +62,7 @@ impl AcceptedMessage<'_> {
     }
 
     async fn refuse(self, refusal: Refusal) -> Result<(), HandleError> {
-        refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await;
-        Ok(())
+        Ok(refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await?)
     }
 
     /// Returns why the author may send no more messages now, if so.
@@ -94,40 +94,59 @@ impl AcceptedMessage<'_> {
     }
 
     /// Returns the earlier messages of the place for the prompt; empty if the conversation has a session, which contains
-    /// them already.
-    async fn earlier_messages(&self) -> String {
+    /// them already. If `trust` is set, messages of authors who are not trusted are left out.
+    async fn earlier_messages(&self, schedule: &Schedule) -> Result<String, StoreError> {
         let limit = self.addressee.context_messages as usize;
         let message = self.message();
-        if limit == 0 || self.addressee.conversation.is_begun {
-            return String::new();
+        let trusts = self.addressee.agent.trusts(Some(schedule));
+        let verdict =
+            |author: &ChatUser| judge(trusts.iter().copied(), &TextOrigin::of_chat_user(&author.id));
+        let is_confined = matches!(verdict(&message.author), TrustVerdict::Confined(_));
+        if limit == 0 || self.continues_session(is_confined).await? {
+            return Ok(String::new());
         }
         let earlier = self.bot.connector.history(&message.place, None, Some(message.sent_at), limit).await;
         match earlier {
             Ok(earlier) => {
-                let earlier = earlier.iter().filter(|earlier| earlier.id != message.id);
+                let is_trusted =
+                    |author: &ChatUser| author.is_self || verdict(author) == TrustVerdict::Trusted;
+                let earlier =
+                    earlier.iter().filter(|earlier| earlier.id != message.id && is_trusted(&earlier.author));
                 let lines: Vec<String> = earlier.map(line_of).collect();
-                self.context.fleet.redactor().redact(&lines.join("\n")).into_owned()
+                Ok(self.context.fleet.redactor().redact(&lines.join("\n")).into_owned())
             }
             Err(error) => {
                 let channel = &message.place.channel;
                 warn!(bot = self.bot.key, channel, "cannot read the earlier messages of a chat: {error}");
-                String::new()
+                Ok(String::new())
             }
         }
     }
 
-    fn delivery(&self, details: MessageDetails) -> Message {
-        let message = self.message();
-        Message {
-            platform: message.platform,
-            id: message.id.clone(),
-            channel: message.place.channel.clone(),
-            thread: message.place.thread.clone(),
-            author: message.author.id.clone(),
-            text: message.text.clone(),
-            url: message.url.clone(),
-            details,
+    /// Returns whether the job will continue a session that contains the earlier messages of its conversation.
+    async fn continues_session(&self, is_confined: bool) -> Result<bool, StoreError> {
+        let Addressee { agent, conversation, .. } = self.addressee;
+        let (store, name) = (self.context.store(), agent.name.clone());
+        let chat = self.conversation().await?;
+        let Some(key) = agent.session_key(None, Some(&chat), is_confined) else {
+            // A program without sessions gets the earlier messages with the first message only.
+            return Ok(conversation.is_begun);
+        };
+        let expires = agent.session_of(Some(&chat)).expires;
+        let since = self.context.now().checked_sub(expires).unwrap_or(Timestamp::MIN);
+        if store.has_session(name.clone(), key, since).await? {
+            return Ok(true);
         }
+        // The job of an earlier message that has not ended will leave a session.
+        let open = store.first_open_chat_answer(name, conversation.name.clone()).await?;
+        Ok(open.is_some_and(|answer| {
+            answer.origin.message != self.message().id
+                && answer.origin.details.conversation.as_ref() == Some(&chat)
+        }))
+    }
+
+    fn delivery(&self, details: MessageDetails) -> Message {
+        delivery_of(self.message(), details)
     }
 
     async fn deliver(
@@ -165,6 +184,20 @@ impl AcceptedMessage<'_> {
         if let Err(error) = reacted {
             warn!(bot = self.bot.key, "cannot react to a chat message: {error}");
         }
+    }
+}
+
+/// Returns a message as it is delivered to a schedule.
+pub(super) fn delivery_of(message: &ChatMessage, details: MessageDetails) -> Message {
+    Message {
+        platform: message.platform,
+        id: message.id.clone(),
+        channel: message.place.channel.clone(),
+        thread: message.place.thread.clone(),
+        author: message.author.id.clone(),
+        text: message.text.clone(),
+        url: message.url.clone(),
+        details,
     }
 }
 
@@ -239,8 +272,11 @@ async fn spent_since(
     Ok(spent)
 }
 
-/// Formats an earlier message as a line of the prompt.
+/// Formats an earlier message for the prompt. Only the first line is not indented, so that a text cannot look like the
+/// message of somebody else.
 fn line_of(message: &ChatMessage) -> String {
     let kind = if message.author.is_bot { " (bot)" } else { "" };
-    format!("{}{kind}, {}: {}", message.author.name, message.sent_at, message.text)
+    let name = message.author.name.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = message.text.lines().collect::<Vec<_>>().join("\n    ");
+    format!("{name}{kind}, {}: {text}", message.sent_at)
 }

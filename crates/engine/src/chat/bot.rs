@@ -45,6 +45,8 @@ pub(crate) struct Bot {
     account: RwLock<String>,
     /// Signals a stored message.
     pub(super) received: Notify,
+    /// Signals that a refused bot is to be tried again at once.
+    pub(super) retry: Notify,
 }
 
 impl Bot {
@@ -55,7 +57,8 @@ impl Bot {
         agents: Vec<AgentName>,
     ) -> Self {
         let (agents, account) = (RwLock::new(agents), RwLock::default());
-        Self { key, platform, connector, agents, account, received: Notify::new() }
+        let (received, retry) = (Notify::new(), Notify::new());
+        Self { key, platform, connector, agents, account, received, retry }
     }
 
     pub(super) fn agents(&self) -> Vec<AgentName> {
@@ -92,8 +95,9 @@ pub(super) async fn keep_connected(
                 BOT_RENEWAL
             }
         };
-        if stopped_within(&mut stop, wait).await {
-            break;
+        tokio::select! {
+            is_stopped = stopped_within(&mut stop, wait) => if is_stopped { break },
+            () = bot.retry.notified() => {}
         }
     }
     let now = context.now();
@@ -177,6 +181,7 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
             ChatEvent::Connected(account) => {
                 info!(bot = bot.key, "connected to {} as {}", bot.platform, account.name);
                 bot.set_account(&account.id);
+                context.record_inbox(&bot).await;
                 bot.received.notify_one();
                 let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
                 answering.spawn(async move { read_missed(&context, &bot).await });

@@ -124,6 +124,15 @@ impl ChatContext {
         }
     }
 
+    /// Records under which key the messages of a bot are stored. An error is only logged, because the next connection
+    /// records it again.
+    pub(super) async fn record_inbox(&self, bot: &Bot) {
+        let Some(inbox) = bot.inbox() else { return };
+        if let Err(error) = self.store().set_chat_bot_inbox(bot.key.clone(), inbox).await {
+            warn!(bot = bot.key, "cannot record the account of a chat bot: {error}");
+        }
+    }
+
     /// Records why a bot cannot be connected at all, unless another node is connected for it.
     pub(super) async fn record_unusable(&self, bot: &BotSettings, agents: &[AgentName], reason: String) {
         let (key, node, now) = (bot.key.clone(), self.node(), self.now());
@@ -144,7 +153,9 @@ impl ChatContext {
 
     /// Removes the records of bots that no agent of the config uses.
     pub(super) async fn drop_other_bots(&self) {
-        let used: Vec<String> = bots_of(&self.config()).into_iter().map(|(bot, _)| bot.key).collect();
+        let config = self.config();
+        let bots = bots_of(&config.roster, &config.sources);
+        let used: Vec<String> = bots.into_iter().map(|(bot, _)| bot.key).collect();
         let dropped = async {
             for record in self.store().chat_bots().await? {
                 if !used.contains(&record.bot) && record.until <= self.now() {

@@ -18,7 +18,7 @@ use futures_util::{StreamExt, stream};
 use jiff::SignedDuration;
 use tracing::{info, warn};
 
-use super::accepted::AcceptedMessage;
+use super::accepted::{AcceptedMessage, delivery_of};
 use super::attachments::still_attached;
 use super::bot::Bot;
 use super::context::ChatContext;
@@ -131,8 +131,7 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
     let addressee = match route(context, bot, message).await? {
         Routed::Ignored => return Ok(()),
         Routed::Refused { agent, refusal } => {
-            refusal.post(context, bot, &agent, received).await;
-            return Ok(());
+            return Ok(refusal.post(context, bot, &agent, received).await?);
         }
         Routed::To(addressee) => addressee,
     };
@@ -200,16 +199,7 @@ pub(super) async fn edited(
         if !is_voice {
             origin.text.clone_from(&message.text);
         }
-        let delivery = Message {
-            platform: message.platform,
-            id: message.id.clone(),
-            channel: message.place.channel.clone(),
-            thread: message.place.thread.clone(),
-            author: message.author.id.clone(),
-            text: origin.text.clone(),
-            url: message.url.clone(),
-            details: origin.details.clone(),
-        };
+        let delivery = Message { text: origin.text.clone(), ..delivery_of(message, origin.details.clone()) };
         let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);
         if edited.await.map_err(HandleError::Fleet)? {
             context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;

@@ -10,6 +10,7 @@ mod answers;
 mod asks;
 mod attachments;
 mod bot;
+mod bot_view;
 mod buttons;
 mod commands;
 mod context;
@@ -35,6 +36,8 @@ use crate::fleet::Fleet;
 use bot::{Bot, keep_connected};
 use context::ChatContext;
 use cowhand_system::panic;
+
+pub use bot_view::{ChatBotStatus, ChatBotView, chat_bots};
 
 /// Time between two comparisons of the running bots with the config.
 const CONFIG_CHECK_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
@@ -105,7 +108,8 @@ async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
 
 /// Starts and stops bots, so that exactly the bots of the config run.
 async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks: &mut JoinSet<()>) {
-    let wanted = bots_of(&context.config());
+    let config = context.config();
+    let wanted = bots_of(&config.roster, &config.sources);
     running.retain(|one| {
         let is_wanted = wanted.iter().any(|(settings, _)| *settings == one.settings);
         if !is_wanted {
@@ -116,12 +120,18 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks:
     for (settings, agents) in wanted {
         if let Some(one) = running.iter().find(|one| one.settings == settings) {
             one.bot.set_agents(agents);
+            // The config was read again, and a person may have corrected what the platform refused.
+            one.bot.retry.notify_one();
             continue;
         }
         let bot = match settings.connector(commands::slash_commands()) {
             Ok(connector) => Arc::new(Bot::new(settings.key.clone(), settings.platform, connector, agents)),
             Err(error) => {
-                warn!(bot = settings.key, "the chat bot cannot be connected: {error}");
+                warn!(
+                    bot = settings.key,
+                    "the chat bot cannot be connected: {error}; {}",
+                    bot_view::REFUSED_ADVICE
+                );
                 context.record_unusable(&settings, &agents, error.to_string()).await;
                 continue;
             }

@@ -6,21 +6,28 @@ use std::sync::{Mutex, PoisonError};
 
 use cowhand_core::chat::access::RefusalReason;
 use cowhand_core::chat::escape::escape;
+use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::settings::MessageRate;
-use cowhand_core::chat::{ChatPlatform, texts};
+use cowhand_core::chat::{ChatMessage, ChatPlatform, texts};
+use cowhand_core::delivery::Delivery;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::AgentName;
+use cowhand_core::job::OriginMessage;
 use cowhand_core::roster::Agent;
+use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
+use super::accepted::{delivery_of, schedule_for};
 use super::bot::Bot;
 use super::context::ChatContext;
 use super::conversation::answer_place;
 use super::posts::ChatReply;
 use crate::fleet::FleetError;
-use cowhand_store::ReceivedChatMessage;
+use crate::schedule_view::{REFUSED_MESSAGE, message_in_words};
+use cowhand_store::{ReceivedChatMessage, StoreError, audit};
 
-/// Time within which an author is told the same refusal once.
+/// Time within which an author is told the same refusal once in a channel.
 const SAME_REFUSAL_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// Why a message starts no job.
@@ -45,14 +52,18 @@ pub(super) enum Refusal {
 
 /// The last refusals that were posted, so that nobody can make the bot post without end.
 #[derive(Debug, Default)]
-pub(super) struct PostedRefusals(Mutex<HashMap<(AgentName, String, &'static str), Timestamp>>);
+pub(super) struct PostedRefusals(Mutex<HashMap<PostedRefusal, Timestamp>>);
+
+/// Agent, author, channel and kind of a refusal.
+type PostedRefusal = (AgentName, String, String, &'static str);
 
 impl PostedRefusals {
     /// Returns whether the author is to be told this refusal now.
-    fn is_new(&self, agent: &AgentName, author: &str, refusal: &Refusal, now: Timestamp) -> bool {
+    fn is_new(&self, agent: &AgentName, message: &ChatMessage, refusal: &Refusal, now: Timestamp) -> bool {
         let mut posted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         posted.retain(|_, at| now.duration_since(*at) < SAME_REFUSAL_WITHIN);
-        let key = (agent.clone(), author.to_owned(), refusal.kind());
+        let (author, channel) = (message.author.id.clone(), message.place.channel.clone());
+        let key = (agent.clone(), author, channel, refusal.kind());
         let is_new = !posted.contains_key(&key);
         posted.entry(key).or_insert(now);
         is_new
@@ -60,18 +71,20 @@ impl PostedRefusals {
 }
 
 impl Refusal {
-    /// Tells the author why the message starts no job, unless the author was told the same a moment ago.
+    /// Records the refusal in the ledger, and tells the author why the message starts no job, unless the author was told
+    /// the same a moment ago.
     pub(super) async fn post(
         &self,
         context: &ChatContext,
         bot: &Bot,
         agent: &Agent,
         received: &ReceivedChatMessage,
-    ) {
+    ) -> Result<(), StoreError> {
         let (message, now) = (&received.message, context.now());
         info!(agent = %agent.name, author = message.author.id, "refused a chat message: {self}");
-        if !context.refusals.is_new(&agent.name, &message.author.id, self, now) {
-            return;
+        self.record(context, agent, message).await?;
+        if !context.refusals.is_new(&agent.name, message, self, now) {
+            return Ok(());
         }
         let reply = ChatReply {
             place: answer_place(message),
@@ -82,6 +95,40 @@ impl Refusal {
             buttons: Vec::new(),
         };
         context.reply(bot, reply).await;
+        Ok(())
+    }
+
+    /// Records a firing that was skipped for the message, so that `why` explains it.
+    async fn record(
+        &self,
+        context: &ChatContext,
+        agent: &Agent,
+        message: &ChatMessage,
+    ) -> Result<(), StoreError> {
+        let details =
+            MessageDetails { author_name: message.author.name.clone(), ..MessageDetails::default() };
+        let delivery = delivery_of(message, details);
+        let Some(schedule) = schedule_for(agent, &delivery) else { return Ok(()) };
+        let (delivery, now) = (Delivery::Chat(delivery), context.now());
+        let key = delivery.occurrence().key(0);
+        let Some(origin) = OriginMessage::of(&delivery.firing_context(now)) else { return Ok(()) };
+        let note = format!("{REFUSED_MESSAGE}{}: {self}", message_in_words(&origin));
+        let decision = Decision::Skip(self.skip_reason());
+        let firing = NewFiring { schedule: schedule.id, key, due: now, decision, note: Some(note) };
+        let actor = super::actor_of(message.platform, &message.author);
+        audit::by(actor, context.store().fire_once(firing, now)).await.map(drop)
+    }
+
+    fn skip_reason(&self) -> SkipReason {
+        match self {
+            Self::Fleet(error) if is_off(error) => SkipReason::Disabled,
+            Self::Access(_)
+            | Self::RateReached { .. }
+            | Self::BudgetUsedUp { .. }
+            | Self::NoVoice
+            | Self::VoiceFailed { .. }
+            | Self::Fleet(_) => SkipReason::Filtered,
+        }
     }
 
     /// Returns the sentence for the author, in the notation of the platform.
@@ -114,6 +161,11 @@ impl Refusal {
             Self::Fleet(_) => "fleet",
         }
     }
+}
+
+/// Returns whether the fleet refuses the message because its schedule is turned off.
+const fn is_off(error: &FleetError) -> bool {
+    matches!(error, FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. })
 }
 
 impl fmt::Display for Refusal {

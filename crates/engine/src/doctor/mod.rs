@@ -1,7 +1,8 @@
 //! The checks of `cowhand doctor` that run in the process that starts the agents: whether agents can start, whether
-//! work sources answer, and whether triggers, webhooks, hooks and trust rules can be used.
+//! work sources and chat platforms answer, and whether triggers, webhooks, hooks and trust rules can be used.
 
 mod agents;
+mod chats;
 mod git;
 mod hooks;
 mod sandboxes;
@@ -107,6 +108,7 @@ async fn examine_all(subject: Subject) -> Vec<Finding> {
     findings.extend(triggers::check(&subject.triggers, sources, roster));
     findings.extend(hooks::check(sources, roster));
     findings.extend(trust::check(sources, roster));
+    findings.extend(chats::check(sources, roster).await);
     findings.extend(work_sources(sources, roster).await);
     findings.extend(
         queues::queues(sources, roster, None).iter().filter_map(|queue| untaken(sources, roster, queue)),

@@ -157,6 +157,7 @@ fn job(agent: &Agent, schedule: Option<&ScheduleName>) -> Job {
         origin: None,
         work_item: None,
         chat: None,
+        message: None,
         confined: None,
         not_before: None,
     };

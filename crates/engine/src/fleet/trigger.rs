@@ -281,6 +281,7 @@ impl Fleet {
             // The item belongs to the earlier job: the new job does not claim it and reports no result for it.
             work_item: None,
             chat: earlier.chat().map(str::to_owned),
+            message: earlier.message().cloned(),
             confined: earlier.confined().map(str::to_owned),
             not_before: None,
         };

@@ -81,6 +81,7 @@ fn record(id: JobId, node: &Node) -> Result<JobRecord, HerdctlFileError> {
         error,
         termination,
         chat: None,
+        message: None,
         confined: None,
     })
 }

@@ -4,11 +4,13 @@
 //! .herdctl/state.yaml       which schedules are disabled, when each ran last      → schedules
 //! .herdctl/jobs/*.yaml      jobs, with their output in *.jsonl                    → jobs
 //! .herdctl/sessions/*.json  the last session of each agent                        → the job that had it
+//! .herdctl/{discord,slack}-sessions/*.yaml  the session of each channel           → a job of the conversation
 //! ```
 //!
 //! A `state.yaml` that cannot be read stops the start, because disabled schedules would run without it. A job or
 //! session file that cannot be read is left out, with a note.
 
+mod chats;
 mod error;
 mod import;
 mod jobs;
@@ -97,6 +99,7 @@ impl HerdctlFolder {
         let mut history = History { schedules, ..History::default() };
         jobs::read(self, redactor, &mut history);
         sessions::read(self, &mut history);
+        chats::read(self, &mut history);
         history.jobs.sort_by_key(|past| past.job.created_at());
         Ok(history)
     }

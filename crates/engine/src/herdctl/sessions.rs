@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cowhand_core::id::{AgentName, JobId};
-use cowhand_core::job::{ExitReason, Job, JobRecord, JobStatus, TriggerType};
+use cowhand_core::job::{ExitReason, Job, JobRecord, JobStatus, RecordError, TriggerType};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ring::digest::{SHA256, digest};
@@ -63,39 +63,70 @@ fn attach(history: &mut History, session_file: SessionFile) {
     }
 }
 
-/// Makes a finished job with the session. Its id is derived from the session, so that it is the same in every try.
+/// Makes a finished job with the session.
 fn session_job(session_file: SessionFile) -> Result<Job, HerdctlFileError> {
     let SessionFile { agent_name, session_id, created_at, last_used_at, .. } = session_file;
-    let digest = digest(&SHA256, session_id.as_bytes());
-    let number = digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
-    let record = JobRecord {
-        id: JobId::new(TimeZone::UTC.to_datetime(created_at).date(), number),
+    let ended = EndedSession {
         agent: agent_name,
-        schedule: None,
         trigger_type: TriggerType::Manual,
-        status: JobStatus::Completed,
-        exit_reason: Some(ExitReason::Success),
-        session_id: Some(session_id),
-        forked_from: None,
-        started_at: created_at,
-        finished_at: Some(last_used_at.max(created_at)),
-        duration_seconds: None,
-        prompt: None,
-        summary: Some("A session of herdctl whose job no longer exists.".to_owned()),
-        output_file: None,
-        work_item: None,
-        usage: None,
-        retry_of: None,
-        attempt: 1,
-        parks: 0,
-        requeued: None,
-        run_started_at: Some(created_at),
-        attempt_started_at: None,
-        not_before: None,
-        error: None,
-        termination: None,
+        session_id,
+        created_at,
+        ended_at: last_used_at,
+        summary: "A session of herdctl whose job no longer exists.",
         chat: None,
-        confined: None,
     };
-    Ok(Job::try_from(record)?)
+    Ok(ended.job()?)
+}
+
+/// A session of herdctl for which a finished job is made.
+pub(super) struct EndedSession {
+    pub(super) agent: AgentName,
+    pub(super) trigger_type: TriggerType,
+    pub(super) session_id: String,
+    pub(super) created_at: Timestamp,
+    pub(super) ended_at: Timestamp,
+    pub(super) summary: &'static str,
+    /// Conversation to which the session belongs, if it belongs to one.
+    pub(super) chat: Option<String>,
+}
+
+impl EndedSession {
+    /// Makes the job. Its id is derived from the session, so that it is the same in every try.
+    pub(super) fn job(self) -> Result<Job, RecordError> {
+        let Self { agent, trigger_type, session_id, created_at, ended_at, summary, chat } = self;
+        let named = chat.as_ref().map_or_else(|| session_id.clone(), |chat| format!("{chat} {session_id}"));
+        let digest = digest(&SHA256, named.as_bytes());
+        let number = digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let record = JobRecord {
+            id: JobId::new(TimeZone::UTC.to_datetime(created_at).date(), number),
+            agent,
+            schedule: None,
+            trigger_type,
+            status: JobStatus::Completed,
+            exit_reason: Some(ExitReason::Success),
+            session_id: Some(session_id),
+            forked_from: None,
+            started_at: created_at,
+            finished_at: Some(ended_at.max(created_at)),
+            duration_seconds: None,
+            prompt: None,
+            summary: Some(summary.to_owned()),
+            output_file: None,
+            work_item: None,
+            usage: None,
+            retry_of: None,
+            attempt: 1,
+            parks: 0,
+            requeued: None,
+            run_started_at: Some(created_at),
+            attempt_started_at: None,
+            not_before: None,
+            error: None,
+            termination: None,
+            chat,
+            message: None,
+            confined: None,
+        };
+        Job::try_from(record)
+    }
 }

@@ -23,9 +23,11 @@ pub(super) async fn discord(
     token_env: &str,
 ) -> Result<HookResult, HookResult> {
     let token = call.variable(token_env)?;
-    let path =
-        format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PERCENT_ENCODED));
-    let service = Service::of("COWHAND_DISCORD_API", "https://discord.com/api/v10/");
+    let path = format!(
+        "api/v10/channels/{}/messages",
+        percent_encoding::utf8_percent_encode(channel, PERCENT_ENCODED)
+    );
+    let service = Service::of("COWHAND_DISCORD_API", "https://discord.com/");
     let message = to_discord(&Message::of(call));
     match service.post(&path, &format!("Bot {token}"), &message).await? {
         Ok(reply) if reply.status == StatusCode::TOO_MANY_REQUESTS => {
@@ -96,7 +98,9 @@ struct Service {
 impl Service {
     fn of(variable: &str, usual: &str) -> Self {
         match std::env::var(variable) {
-            Ok(base) if !base.is_empty() => Self { base, overridden: true },
+            Ok(base) if !base.is_empty() => {
+                Self { base: format!("{}/", base.trim_end_matches('/')), overridden: true }
+            }
             _ => Self { base: usual.to_owned(), overridden: false },
         }
     }

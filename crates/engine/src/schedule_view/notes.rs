@@ -2,6 +2,7 @@
 
 use cowhand_core::firing::{AFTER_HOURS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::OriginMessage;
 use cowhand_core::plan::{
     AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, SlotWait, Snapshot, free_places,
 };
@@ -389,7 +390,13 @@ pub fn why_of(
         FiringOutcome::Missed => with_note("its time passed while nothing could fire it"),
         FiringOutcome::Coalesced => with_note("a later firing covers it"),
         FiringOutcome::Skipped(SkipReason::Filtered) => match note {
-            Some(note) if note.starts_with(WHEN_COMMAND) || FILTERS.contains(&note) => note.to_owned(),
+            Some(note)
+                if note.starts_with(WHEN_COMMAND)
+                    || note.starts_with(REFUSED_MESSAGE)
+                    || FILTERS.contains(&note) =>
+            {
+                note.to_owned()
+            }
             Some(note) => format!("`trust`: {note}"),
             // Earlier versions wrote no note.
             None => "its trigger, `filter` or `when_command` rejected it".to_owned(),
@@ -405,12 +412,24 @@ pub fn why_of(
             Some(note) if note.starts_with(MISSED) || note.starts_with(AFTER_HOURS) => note.to_owned(),
             _ => with_note("it was due"),
         },
-        FiringOutcome::Ran => with_note("its trigger fired"),
+        FiringOutcome::Ran => match row.jobs.iter().find_map(|job| job.message.as_ref()) {
+            Some(message) => with_note(&message_in_words(message)),
+            None => with_note("its trigger fired"),
+        },
     }
 }
 
 /// Text in the note about a job whose retry is due. It comes directly after the failure of the last attempt.
 pub const RETRY_DUE: &str = "; the retry has been due";
+
+/// Describes a chat message with its author, its place and its link.
+pub fn message_in_words(message: &OriginMessage) -> String {
+    let link = message.url.as_ref().map(|url| format!(" ({url})")).unwrap_or_default();
+    format!("a message of {message}{link}")
+}
+
+/// Start of the note of a firing whose chat message was refused.
+pub(crate) const REFUSED_MESSAGE: &str = "its chat refused ";
 
 /// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";

@@ -519,6 +519,7 @@ async fn a_lost_fallback_counts_its_whole_reservation(database: &str) {
             origin: None,
             work_item: None,
             chat: None,
+            message: None,
             confined: None,
             not_before: None,
         };

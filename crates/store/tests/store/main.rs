@@ -126,6 +126,7 @@ pub(crate) fn new_job() -> NewJob {
         origin: None,
         work_item: None,
         chat: None,
+        message: None,
         confined: None,
         not_before: None,
     }

@@ -8,7 +8,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_websockets::{CloseCode, Message, ServerBuilder, WebSocketStream};
 
-use super::BOT_ID;
 use super::state::{FakeDiscordSession, FakeDiscordState, GUILDS, GatewayOrder, MESSAGE_CONTENT};
 
 /// Milliseconds between heartbeats.
@@ -115,7 +114,7 @@ impl FakeDiscordState {
         }
         let session_id = format!("session{}", self.new_id());
         let guilds: Vec<String> = self.guilds.keys().cloned().collect();
-        let mut user = self.user_json(BOT_ID);
+        let mut user = self.user_json(self.bot);
         (user["verified"], user["mfa_enabled"], user["email"]) = (json!(true), json!(false), Value::Null);
         let unavailable = |id: &String| json!({ "id": id, "unavailable": true });
         let ready = json!({

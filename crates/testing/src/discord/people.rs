@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::FakeDiscord;
 use super::state::{
     BOT_PERMISSIONS, DIRECT_MESSAGES, FakeDiscordChannel, FakeDiscordFile, FakeDiscordGuild,
     FakeDiscordMessage, FakeDiscordRole, FakeDiscordState, FakeDiscordUser, GUILD_MESSAGES, GUILDS,
 };
-use super::{BOT_ID, FakeDiscord};
 
 /// Flag of a recorded voice message.
 const VOICE_MESSAGE: u64 = 1 << 13;
@@ -57,7 +57,7 @@ impl FakeDiscord {
     pub fn give_role(&self, guild: &str, user: &str, role: &str) {
         let mut state = self.lock();
         state.users.get_mut(user).unwrap().roles.push(role.to_owned());
-        if user == BOT_ID {
+        if user == state.bot {
             let mut data = state.full_member_json(user);
             data["guild_id"] = json!(guild);
             state.send_event("GUILD_MEMBER_UPDATE", 0, |_| data.clone());

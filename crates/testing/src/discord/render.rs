@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::BOT_ID;
 use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState, time_of};
 
 /// Flag of a recorded voice message.
@@ -66,7 +65,7 @@ impl FakeDiscordState {
         });
         if channel.parent.is_some() {
             value["type"] = json!(11);
-            value["owner_id"] = json!(BOT_ID);
+            value["owner_id"] = json!(self.bot);
             value["message_count"] = json!(0);
             value["member_count"] = json!(1);
             value["thread_metadata"] = json!({
@@ -113,7 +112,7 @@ impl FakeDiscordState {
             "id": id,
             "name": self.guilds[id].name,
             "icon": null,
-            "owner_id": BOT_ID,
+            "owner_id": self.bot,
             "afk_channel_id": null,
             "afk_timeout": 300,
             "verification_level": 0,
@@ -142,7 +141,7 @@ impl FakeDiscordState {
             "member_count": self.users.len(),
             "voice_states": [],
             // Without the intent for members, Discord states only the bot.
-            "members": [self.full_member_json(BOT_ID)],
+            "members": [self.full_member_json(self.bot)],
             "channels": channels(false),
             "threads": channels(true),
             "presences": [],
@@ -202,7 +201,7 @@ impl FakeDiscordState {
                 json!({
                     "count": 1,
                     "count_details": { "burst": 0, "normal": 1 },
-                    "me": user == BOT_ID,
+                    "me": *user == self.bot,
                     "me_burst": false,
                     "burst_colors": [],
                     "emoji": { "id": null, "name": emoji },

@@ -9,10 +9,10 @@ use axum::response::Response;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use super::APPLICATION_ID;
 use super::faults::FakeDiscordFaultKind;
 use super::multipart::parts;
 use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState};
-use super::{APPLICATION_ID, BOT_ID};
 
 const MOST_BODY_BYTES: usize = 200 << 20;
 /// Maximum length of a message, of a nonce and of the value of a button.
@@ -128,7 +128,7 @@ impl FakeDiscordState {
                 });
                 (200, json!({ "url": self.gateway_url, "shards": 1, "session_start_limit": limit }))
             }
-            ("GET", ["users", "@me"]) => (200, self.user_json(BOT_ID)),
+            ("GET", ["users", "@me"]) => (200, self.user_json(self.bot)),
             ("GET", ["users", "@me", "guilds"]) => {
                 let guilds = self.guilds.iter().map(|(id, guild)| {
                     json!({ "id": id, "name": guild.name, "permissions": guild.permissions.to_string() })
@@ -183,7 +183,7 @@ impl FakeDiscordState {
                 let Some(known) = known else {
                     return (404, json!({ "message": "Unknown Message", "code": 10008 }));
                 };
-                let is_own = known.author == BOT_ID;
+                let is_own = known.author == self.bot;
                 match (method, rest) {
                     ("GET", []) => (200, self.message_json(known)),
                     ("PATCH", []) if !is_own => {
@@ -215,7 +215,7 @@ impl FakeDiscordState {
         if emoji.is_ascii() && !emoji.contains(':') {
             return (400, json!({ "message": "Unknown Emoji", "code": 10014 }));
         }
-        let reaction = (emoji.to_owned(), BOT_ID.to_owned());
+        let reaction = (emoji.to_owned(), self.bot.to_owned());
         let reactions = &mut self.message_mut(message).unwrap().reactions;
         reactions.retain(|held| *held != reaction);
         if is_added {
@@ -288,7 +288,7 @@ impl FakeDiscordState {
         let reply_to = payload["message_reference"]["message_id"].as_str().map(str::to_owned);
         let message = FakeDiscordMessage {
             channel: channel.to_owned(),
-            author: BOT_ID.to_owned(),
+            author: self.bot.to_owned(),
             content: payload["content"].as_str().unwrap_or_default().trim().to_owned(),
             nonce: payload["nonce"].as_str().map(str::to_owned),
             reply_to: reply_to.filter(|id| self.message(id).is_some()),
@@ -377,7 +377,7 @@ impl FakeDiscordState {
         }
         let message = FakeDiscordMessage {
             channel: interaction.channel.clone(),
-            author: BOT_ID.to_owned(),
+            author: self.bot.to_owned(),
             content: interaction.text.clone().unwrap_or_default(),
             flags: interaction.flags,
             ..FakeDiscordMessage::default()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::faults::FakeDiscordFault;
-use super::{APPLICATION_ID, BOT_ID, BOT_ROLE_ID, BOT_TOKEN, CHANNEL_ID, GUILD_ID, USER_ID};
+use super::{APPLICATION_ID, BOT_ROLE_ID, BOT_TOKEN, CHANNEL_ID, GUILD_ID, USER_ID};
 
 /// Beginning of the time that ids contain, in milliseconds since 1970.
 const ID_EPOCH: i64 = 1_420_070_400_000;
@@ -24,6 +24,8 @@ pub(super) const MESSAGE_CONTENT: u64 = 1 << 15;
 
 #[derive(Debug)]
 pub(super) struct FakeDiscordState {
+    /// Id of the bot's account.
+    pub(super) bot: &'static str,
     pub(super) url: String,
     pub(super) gateway_url: String,
     pub(super) resume_url: String,
@@ -146,7 +148,12 @@ pub(super) enum GatewayOrder {
     Drop,
 }
 
-pub(super) fn new_state(url: String, gateway_url: String, resume_url: String) -> FakeDiscordState {
+pub(super) fn new_state(
+    bot: &'static str,
+    url: String,
+    gateway_url: String,
+    resume_url: String,
+) -> FakeDiscordState {
     let user = |name: &str, is_bot: bool, roles: &[&str]| FakeDiscordUser {
         name: name.to_owned(),
         is_bot,
@@ -160,6 +167,7 @@ pub(super) fn new_state(url: String, gateway_url: String, resume_url: String) ->
     };
     let role = FakeDiscordRole { guild: GUILD_ID.to_owned(), name: "helpers".to_owned() };
     FakeDiscordState {
+        bot,
         url,
         gateway_url,
         resume_url,
@@ -174,7 +182,7 @@ pub(super) fn new_state(url: String, gateway_url: String, resume_url: String) ->
         channels: [(CHANNEL_ID.to_owned(), general)].into(),
         roles: [(BOT_ROLE_ID.to_owned(), role)].into(),
         users: [
-            (BOT_ID.to_owned(), user("cowhand", true, &[BOT_ROLE_ID])),
+            (bot.to_owned(), user("cowhand", true, &[BOT_ROLE_ID])),
             (USER_ID.to_owned(), user("alice", false, &[])),
         ]
         .into(),
@@ -266,8 +274,8 @@ impl FakeDiscordState {
             reduced[list] = json!([]);
         }
         let is_visible = guild.is_none()
-            || message.author == BOT_ID
-            || message.mentioned_users.iter().any(|user| user == BOT_ID);
+            || message.author == self.bot
+            || message.mentioned_users.iter().any(|user| user == self.bot);
         let intent = if guild.is_some() { GUILD_MESSAGES } else { DIRECT_MESSAGES };
         self.send_event(event, intent, |intents| {
             if is_visible || intents & MESSAGE_CONTENT != 0 { full.clone() } else { reduced.clone() }

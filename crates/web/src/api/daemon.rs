@@ -15,6 +15,7 @@ use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
+use cowhand_engine::chat::{ChatBotView, chat_bots};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
 use cowhand_engine::queues::skipped_files::{SkippedFiles, skipped_files};
@@ -61,6 +62,9 @@ pub struct StatusView {
     /// tries again. Empty without a daemon.
     #[serde(default)]
     pub unfinished_workspaces: Vec<UnfinishedWorkspace>,
+    /// Bots on chat platforms that the agents use, with the states of their connections.
+    #[serde(default)]
+    pub chat_bots: Vec<ChatBotView>,
 }
 
 /// State of the daemon. Without a daemon, only `running` is meaningful.
@@ -117,6 +121,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         Err(_) => Vec::new(),
     };
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
+    let chat_bots = chat_bots(&api.store, &api.roster(), !daemon.running, now).await?;
     Ok(Json(StatusView {
         daemon,
         agents,
@@ -131,6 +136,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         gone_schedules,
         skipped_files,
         unfinished_workspaces,
+        chat_bots,
     }))
 }
 

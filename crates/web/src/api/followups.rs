@@ -114,6 +114,7 @@ fn new_job(
         origin: None,
         work_item: None,
         chat: None,
+        message: None,
         confined,
         not_before: None,
     }

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
-use cowhand_core::job::{ExitReason, JobStatus};
+use cowhand_core::job::{ExitReason, JobStatus, OriginMessage};
 use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
@@ -36,11 +36,14 @@ pub struct FiringJob {
     /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
+    /// Chat message that caused the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<OriginMessage>,
 }
 
 impl From<FiringJobRow> for FiringJob {
-    fn from(FiringJobRow { id, status, exit_reason, error, .. }: FiringJobRow) -> Self {
-        Self { id, status, exit_reason, error, unsettled: false }
+    fn from(FiringJobRow { id, status, exit_reason, error, message, .. }: FiringJobRow) -> Self {
+        Self { id, status, exit_reason, error, unsettled: false, message }
     }
 }
 

@@ -54,7 +54,14 @@ mod tests {
     use super::*;
 
     fn job(id: &str, status: JobStatus) -> FiringJob {
-        FiringJob { id: id.parse().unwrap(), status, exit_reason: None, error: None, unsettled: false }
+        FiringJob {
+            id: id.parse().unwrap(),
+            status,
+            exit_reason: None,
+            error: None,
+            unsettled: false,
+            message: None,
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! The latency of the store, the requests to work sources, the lag of the views and the metrics of the process describe
 //! only this daemon.
 
+mod chat;
 mod limits;
 mod process;
 mod tally;
@@ -53,6 +54,7 @@ impl Metrics {
         self.write_budgets(&mut page).await?;
         self.write_providers(&mut page).await?;
         self.write_asks(&mut page).await?;
+        self.write_chat(&mut page).await?;
         self.write_work_sources(&mut page);
         let [reads, writes] = self.fleet.store().latency();
         let latency = [(vec![("operation", "read")], &reads), (vec![("operation", "write")], &writes)];
