@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
+use cowhand_system::digest::sha256;
 use cowhand_system::disk::test_write_in;
 use cowhand_system::named_file;
 
@@ -73,6 +74,11 @@ impl StateFolder {
     /// Returns the folder for other files that a job leaves.
     pub fn folder(&self, job: &JobId) -> PathBuf {
         self.jobs().join(job.as_str())
+    }
+
+    /// Returns the path of the content of a file that an agent sends with this key, until it is posted.
+    pub fn sent_file(&self, job: &JobId, key: &str) -> PathBuf {
+        self.folder(job).join("chat").join(sha256(key))
     }
 
     pub fn attempts(&self) -> PathBuf {

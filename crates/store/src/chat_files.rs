@@ -17,7 +17,6 @@ statements! {
         order by after_line, number";
     FILE_TRIED = same "update chat_files set tried_at = $3 where job_id = $1 and number = $2 and tried_at is null";
     FILE_POSTED = same "update chat_files set posted_at = $3 where job_id = $1 and number = $2";
-    FORGET_CHAT_FILES = same "delete from chat_files where created_at < $1 and posted_at is not null";
 }
 
 /// A file that an agent sends.
@@ -104,12 +103,6 @@ impl Store {
             Box::pin(async move { tx.execute(FILE_POSTED, args![job.as_str(), number, now]).await.map(drop) })
         })
         .await
-    }
-
-    /// Removes the records of posted files that were sent before this time.
-    pub async fn forget_chat_files(&self, before: Timestamp) -> Result<u64, StoreError> {
-        self.write(move |tx| Box::pin(async move { tx.execute(FORGET_CHAT_FILES, args![before]).await }))
-            .await
     }
 }
 

@@ -30,6 +30,7 @@ statements! {
     DROP_METADATA = same "delete from hook_metadata where job_id = $1";
     DROP_ASKS = same "delete from asks where job_id = $1";
     DROP_CHAT_ASKS = same "delete from chat_asks where job_id = $1";
+    DROP_CHAT_FILES = same "delete from chat_files where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
     // The index of removed jobs contains only the last six characters of the ids, so one index serves both statements.
@@ -190,6 +191,7 @@ async fn prune(
         DROP_HOOKS,
         DROP_METADATA,
         DROP_CHAT_ASKS,
+        DROP_CHAT_FILES,
         DROP_ASKS,
         DROP_DENIALS,
         DROP_JOB,

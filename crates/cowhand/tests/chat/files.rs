@@ -6,8 +6,10 @@ use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use cowhand_testing::discord;
+use cowhand_testing::process::has_ended;
 use cowhand_testing::slack::BOT_USER;
 use cowhand_testing::wait_until;
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::scene::{ANN, SLACK_CHANNEL, Scene, everyone};
@@ -48,9 +50,22 @@ async fn readers_started() -> Scene {
     fs::create_dir(scene.root.join("work")).unwrap();
     git(&scene, &["init", "-q"]);
     git(&scene, &["commit", "-q", "--allow-empty", "-m", "first"]);
-    scene.start();
-    scene.connected().await;
+    start_with(&scene, "chat_files_saved").await;
     scene
+}
+
+/// Starts the daemon, which is killed when it reaches this place.
+async fn start_with(scene: &Scene, place: &str) {
+    let started =
+        scene.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", place).output().unwrap();
+    assert_eq!(String::from_utf8(started.stdout).unwrap(), "ready\n");
+    scene.connected().await;
+}
+
+/// Starts the daemon again as soon as it is killed.
+fn start_again(scene: &Scene, killed: Pid) {
+    wait_until("the daemon to be killed", || has_ended(killed).then_some(()));
+    scene.start();
 }
 
 /// Waits for a message of the bot on Slack with these parts, and returns its text.
@@ -95,13 +110,15 @@ async fn agents_get_the_files_of_messages() {
     let answer = slack_post(&scene, &["follow it", "step one"]).await;
     assert!(answer.contains("--- plan.txt (text/plain) ---") && !answer.contains("SAVED"), "{answer}");
 
-    // Any other file is saved before the job, and removed after it. Its address has expired meanwhile, and the first
-    // downloads fail.
+    // Any other file is saved before the job, and removed after it. Its address has expired meanwhile, the first download
+    // fails, and the daemon is killed after the second one.
+    let daemon = scene.daemon().unwrap();
     scene.discord.fail("GET /attachments/", 1, 503);
     let text = format!("<@{}> look at it", discord::BOT_ID);
     let (channel, user) = (discord::CHANNEL_ID, discord::USER_ID);
     scene.discord.say_with_file(channel, user, &text, "../../-p h.png", "image/png", b"PIXELS");
     scene.discord.expire_files();
+    start_again(&scene, daemon);
     let answer = discord_post(&scene, &["look at it", "PIXELS"]).await;
     let saved = answer.split_once("SAVED[").unwrap().1.split(']').next().unwrap().to_owned();
     assert!(saved.starts_with(".discord-attachments/") && saved.ends_with("-p_h.png"), "{answer}");
@@ -204,10 +221,7 @@ async fn sender() -> Scene {
 async fn agents_send_files_into_their_chat() {
     for (platform, place) in [("slack", "chat_file_tried"), ("discord", "chat_file_posted")] {
         let scene = sender().await;
-        let started =
-            scene.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", place).output().unwrap();
-        assert_eq!(String::from_utf8(started.stdout).unwrap(), "ready\n");
-        scene.connected().await;
+        start_with(&scene, place).await;
         let daemon = scene.daemon().unwrap();
         if platform == "slack" {
             scene.slack.say(SLACK_CHANNEL, ANN, &format!("<@{BOT_USER}> send them"));
@@ -215,8 +229,7 @@ async fn agents_send_files_into_their_chat() {
             let text = format!("<@{}> send them", discord::BOT_ID);
             scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, &text);
         }
-        wait_until("the daemon to be killed", || cowhand_testing::process::has_ended(daemon).then_some(()));
-        scene.start();
+        start_again(&scene, daemon);
         wait_until("the agent to send", || scene.root.join("work/sent").exists().then_some(()));
         use_tool(&scene);
         scene.write("work/go", "");

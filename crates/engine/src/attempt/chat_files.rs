@@ -69,7 +69,6 @@ impl AttemptTask {
         if rules.is_none_or(|rules| rules.removed_after_job) {
             self.attempt().record_saved_folder(&saved).map_err(CannotStart::PrivateFiles)?;
         }
-        fault::point("chat_files_begin");
         let connector = self.connector_of(&answer);
         let mut missing = Vec::new();
         for file in files {
@@ -80,6 +79,7 @@ impl AttemptTask {
                 missing.push((file, reason));
             }
         }
+        fault::point("chat_files_saved");
         if missing.is_empty() {
             return Ok(String::new());
         }

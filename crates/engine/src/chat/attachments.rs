@@ -111,3 +111,26 @@ pub(super) fn still_attached(files: Vec<AttachedFile>, current: &[ChatAttachment
     let is_there = |file: &AttachedFile| current.iter().any(|current| current.id == file.attachment.id);
     files.into_iter().filter(is_there).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_removed_from_a_message_are_removed_from_its_job() {
+        let file = |id: &str| ChatAttachment {
+            id: id.to_owned(),
+            name: "a.png".to_owned(),
+            media_type: "image/png".to_owned(),
+            bytes: 1,
+            url: format!("https://example.org/{id}"),
+            is_voice: false,
+        };
+        let attached =
+            |id: &str| AttachedFile { attachment: file(id), description: id.to_owned(), path: None };
+        // The platform states a new address for a file that stays.
+        let current = ChatAttachment { url: "https://example.org/new".to_owned(), ..file("2") };
+        assert_eq!(still_attached(vec![attached("1"), attached("2")], &[current]), [attached("2")]);
+        assert_eq!(still_attached(vec![attached("1")], &[]), []);
+    }
+}

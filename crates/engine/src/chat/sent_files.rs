@@ -7,7 +7,6 @@ use cowhand_core::chat::texts;
 use tracing::warn;
 
 use super::job_output::OutputPosts;
-use crate::fleet::content_path;
 use cowhand_store::{SentFile, StoreError};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
@@ -46,7 +45,7 @@ impl OutputPosts<'_, '_> {
         let (store, now) = (posting.context.store().clone(), posting.context.now());
         store.chat_file_tried(file.job.clone(), file.number, now).await?;
         fault::point("chat_file_tried");
-        let path = content_path(posting.context.fleet.state_folder(), &file.job, &file.key);
+        let path = posting.context.fleet.state_folder().sent_file(&file.job, &file.key);
         let content = {
             let path = path.clone();
             run_blocking(move || std::fs::read(path)).await

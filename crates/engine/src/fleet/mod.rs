@@ -70,7 +70,6 @@ pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
 pub use send_file::FileToSend;
-pub(crate) use send_file::content_path;
 use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
 

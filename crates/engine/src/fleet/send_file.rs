@@ -4,7 +4,7 @@
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ use cowhand_run::tail;
 use cowhand_store::{FileSent, SentFile};
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::blocking::run_blocking;
-use cowhand_system::digest::sha256;
 use cowhand_system::fault;
 
 /// Longest time in which the output that was written before the file is read.
@@ -141,11 +140,6 @@ impl Fleet {
     }
 }
 
-/// Returns the path of the content of a file that has to be posted.
-pub(crate) fn content_path(state: &StateFolder, job: &JobId, key: &str) -> PathBuf {
-    state.folder(job).join("chat").join(sha256(key))
-}
-
 /// Returns how much the agent has written to its standard output.
 fn written_bytes(attempt: &Attempt) -> u64 {
     attempt.stdout().metadata().map_or(0, |about| about.len())
@@ -172,7 +166,7 @@ fn read(directory: &Path, path: &str, max_bytes: u64) -> Result<Vec<u8>, SendRef
 }
 
 fn write(state: &StateFolder, job: &JobId, key: &str, content: &[u8]) -> io::Result<()> {
-    let path = content_path(state, job, key);
+    let path = state.sent_file(job, key);
     let folder = path.parent().unwrap_or(state.path());
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

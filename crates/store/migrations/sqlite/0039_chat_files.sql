@@ -18,4 +18,3 @@ create table chat_files (
     primary key (job_id, number)
 ) strict;
 create unique index chat_files_by_key on chat_files (job_id, key);
-create index chat_files_by_time on chat_files (created_at) where posted_at is not null;

@@ -6,7 +6,9 @@ use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress, PostedAsk};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
-use cowhand_store::{ChatAnswer, ChatAsk, ChatBotState, ChatEdit, Claim, Fired, TakePreparing};
+use cowhand_store::{
+    ChatAnswer, ChatAsk, ChatBotState, ChatEdit, Claim, FileSent, Fired, SentFile, TakePreparing,
+};
 use jiff::SignedDuration;
 
 use crate::conformance::event_types;
@@ -22,6 +24,8 @@ on_both! {
     a_reset_counts_for_its_conversation,
     an_edit_replaces_the_prompt_of_a_job_that_has_not_started,
     an_edit_replaces_the_text_of_a_firing_that_is_not_prepared,
+    a_running_attempt_sends_each_file_once,
+    an_edit_of_a_message_changes_the_answer_of_its_job,
 }
 
 const BOT: &str = "slack:B1";
@@ -304,4 +308,59 @@ async fn an_edit_replaces_the_text_of_a_firing_that_is_not_prepared(db: TestDb) 
     assert_eq!(edit("c", 5).await, ChatEdit::Preparing);
     assert_eq!(edit("d", 15).await, ChatEdit::Replaced, "its lease has expired");
     assert_eq!(take(16).await, "d");
+}
+
+async fn a_running_attempt_sends_each_file_once(db: TestDb) {
+    let store = db.open().await;
+    let job = store.add_job(new_job(), at(1)).await.unwrap();
+    let send = async |key: &str, line, attempt| {
+        let file = SentFile {
+            job: job.id().clone(),
+            number: 0,
+            key: key.into(),
+            node: "n1".into(),
+            name: format!("{key}.txt"),
+            message: String::new(),
+            after_line: line,
+            created_at: at(3),
+            tried_at: None,
+        };
+        store.send_chat_file(file, attempt, 3).await.unwrap()
+    };
+    assert_eq!(send("a", 5, 1).await, FileSent::NotRunning);
+    let lease = SignedDuration::from_mins(1);
+    let claim = store.claim(job.id().clone(), 100, "n1".into(), lease, at(2)).await.unwrap();
+    assert!(matches!(claim, Claim::Claimed { .. }));
+    assert_eq!(send("a", 5, 1).await, FileSent::Made(1));
+    assert_eq!(send("b", 2, 1).await, FileSent::Made(2));
+    assert_eq!(send("a", 9, 1).await, FileSent::Made(1), "sent again");
+    assert_eq!(send("c", 5, 2).await, FileSent::NotRunning);
+    assert_eq!(send("c", 5, 1).await, FileSent::Made(3));
+    assert_eq!(send("d", 6, 1).await, FileSent::TooMany);
+    let left = async |node: &str| {
+        let files = store.unposted_chat_files(job.id().clone(), node.into()).await.unwrap();
+        files.into_iter().map(|file| (file.number, file.after_line, file.tried_at)).collect::<Vec<_>>()
+    };
+    assert_eq!(left("n1").await, [(2, 2, None), (1, 5, None), (3, 5, None)]);
+    assert_eq!(left("n2").await, []);
+    for second in [4, 5] {
+        store.chat_file_tried(job.id().clone(), 2, at(second)).await.unwrap();
+    }
+    store.chat_file_posted(job.id().clone(), 1, at(6)).await.unwrap();
+    assert_eq!(left("n1").await, [(2, 2, Some(at(4))), (3, 5, None)]);
+    assert_eq!(send("a", 5, 1).await, FileSent::Made(1), "sent again after it was posted");
+}
+
+async fn an_edit_of_a_message_changes_the_answer_of_its_job(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let fired = store.fire_once(firing(schedule, Decision::Run(new_job())), at(2)).await.unwrap();
+    let Fired::Recorded(Some(job)) = fired else { panic!() };
+    let of_job = async || store.chat_answer_of_job(job.id().clone()).await.unwrap();
+    assert_eq!(of_job().await, None);
+    let answer = answer(schedule, "C1:1", "slack C1", 1);
+    store.open_chat_answer(answer.clone()).await.unwrap();
+    assert_eq!(of_job().await.unwrap().origin, answer.origin);
+    let edited = AnswerOrigin { text: "edited".into(), ..answer.origin };
+    store.edit_chat_answer(schedule, key("C1:1"), edited.clone()).await.unwrap();
+    assert_eq!(of_job().await.unwrap().origin, edited);
 }
