@@ -179,9 +179,9 @@ async fn tell_sender(
 
 /// Returns the note for the agent. The paths are plain, and the reasons are cowhand's own.
 fn note(missing: &[(&AttachedFile, String)]) -> String {
-    let mut note = "\n\nThese files of the message are missing:\n".to_owned();
-    for (file, reason) in missing {
-        note.push_str(&format!("- {}: {reason}\n", file.path.as_deref().unwrap_or_default()));
-    }
-    note
+    let line = |(file, reason): &(&AttachedFile, String)| {
+        format!("- {}: {reason}\n", file.path.as_deref().unwrap_or_default())
+    };
+    let lines: Vec<String> = missing.iter().map(line).collect();
+    format!("\n\nThese files of the message are missing:\n{}", lines.concat())
 }
