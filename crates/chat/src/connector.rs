@@ -59,6 +59,17 @@ pub trait Connector: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> Result<Vec<ChatMessage>, ChatError>;
 
+    /// Returns at most `limit` messages of a channel that were sent after `after`, in the channel itself or in one of its
+    /// threads: in `threads`, and in others that the platform names. If there are more, messages are left out; those of
+    /// a thread are the newest. The oldest message comes first.
+    async fn missed(
+        &self,
+        channel: &ChatPlace,
+        threads: &[String],
+        after: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ChatMessage>, ChatError>;
+
     /// Returns the content of an attachment, or an error if it has more than `limit` bytes, whatever size the platform
     /// stated.
     async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError>;

@@ -24,6 +24,7 @@ mod gateway;
 mod history;
 mod interaction;
 mod message;
+mod missed;
 mod multipart;
 mod post;
 mod presence;
@@ -196,6 +197,16 @@ impl Connector for DiscordConnector {
         limit: usize,
     ) -> Result<Vec<ChatMessage>, ChatError> {
         Ok(history::history(&self.rest, &self.directory, place, after, before, limit).await?)
+    }
+
+    async fn missed(
+        &self,
+        channel: &ChatPlace,
+        threads: &[String],
+        after: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ChatMessage>, ChatError> {
+        Ok(missed::missed(&self.rest, &self.directory, channel, threads, after, limit).await?)
     }
 
     async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError> {

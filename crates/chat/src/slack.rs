@@ -11,6 +11,7 @@ mod event;
 mod files;
 mod history;
 mod identity;
+mod missed;
 mod names;
 mod pace;
 mod posting;
@@ -148,6 +149,16 @@ impl Connector for SlackConnector {
         limit: usize,
     ) -> Result<Vec<ChatMessage>, ChatError> {
         self.read_history(place, after, before, limit).await
+    }
+
+    async fn missed(
+        &self,
+        channel: &ChatPlace,
+        threads: &[String],
+        after: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ChatMessage>, ChatError> {
+        self.read_missed(channel, threads, after, limit).await
     }
 
     async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError> {

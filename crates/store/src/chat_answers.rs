@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::database::db::{Row, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
-use super::{Store, StoreError};
+use super::{Store, StoreError, chat_messages};
 
 statements! {
     ADD_CHAT_ANSWER = same "insert into chat_answers \
@@ -17,8 +17,8 @@ statements! {
     OPEN_CHAT_CONVERSATIONS = same "select distinct agent, conversation from chat_answers where state = 'open'";
     FIRST_OPEN_CHAT_ANSWER = same "select * from chat_answers where state = 'open' and agent = $1 and conversation = $2 \
         order by created_at, key limit 1";
-    CHAT_ANSWERS_WITHOUT_NOTE = same "select * from chat_answers where state = 'open' and waiting_note is null \
-        and progress is null and created_at < $1 order by created_at, key limit $2";
+    WAITING_CHAT_ANSWERS = same "select * from chat_answers where state = 'open' and progress is null \
+        and created_at < $1 order by created_at, key limit $2";
     CHAT_ANSWER = same "select * from chat_answers where schedule_id = $1 and key = $2";
     CHAT_ANSWER_OF_JOB = same "select chat_answers.* from jobs join chat_answers \
         on chat_answers.schedule_id = jobs.schedule_id and chat_answers.key = jobs.firing_key where jobs.id = $1";
@@ -34,7 +34,8 @@ statements! {
         and firings.job_id is not null";
     SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4 where schedule_id = $1 and key = $2 \
         and state = 'open'";
-    SAVE_WAITING_NOTE = same "update chat_answers set waiting_note = $3 where schedule_id = $1 and key = $2";
+    SAVE_WAITING_NOTE = same "update chat_answers set waiting_note = $3 where schedule_id = $1 and key = $2 \
+        and state = 'open' and progress is null";
     END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
         and state = 'open'";
     FORGET_CHAT_ANSWERS = same "delete from chat_answers where state = 'done' and ended_at < $1";
@@ -62,12 +63,16 @@ pub struct ChatAnswer {
 }
 
 impl Store {
-    /// Adds an open answer, before the firing. Does nothing if there is one already.
-    pub async fn open_chat_answer(&self, answer: ChatAnswer) -> Result<(), StoreError> {
+    /// Adds an open answer, before the firing. Does nothing if there is one already. After a downtime, `bot` looks for
+    /// messages in the place of the answer.
+    pub async fn open_chat_answer(&self, answer: ChatAnswer, bot: Option<String>) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let ChatAnswer { schedule, key, agent, origin, conversation, created_at, .. } = answer;
                 let (platform, json) = (origin.platform.as_str(), to_json(&origin)?);
+                if let Some(bot) = bot {
+                    chat_messages::note_channel(tx, &bot, &origin.place, created_at).await?;
+                }
                 let (message, author) = (origin.message, origin.author.id);
                 let row = args![
                     schedule,
@@ -108,15 +113,14 @@ impl Store {
         .await
     }
 
-    /// Returns the oldest answers that were added before this time, of which nothing is posted, and without a message
-    /// that says that the sender has to wait.
-    pub async fn chat_answers_without_note(
+    /// Returns the oldest answers that were added before this time and have not begun.
+    pub async fn waiting_chat_answers(
         &self,
         before: Timestamp,
         limit: u32,
     ) -> Result<Vec<ChatAnswer>, StoreError> {
         let rows = self.read(move |tx| {
-            Box::pin(async move { tx.all(CHAT_ANSWERS_WITHOUT_NOTE, args![before, limit]).await })
+            Box::pin(async move { tx.all(WAITING_CHAT_ANSWERS, args![before, limit]).await })
         });
         rows.await?.iter().map(read).collect()
     }
@@ -211,16 +215,16 @@ impl Store {
         rows.await?.iter().map(|row| row.parse("job_id")).collect()
     }
 
-    /// Records the message that says that the sender has to wait.
+    /// Records the message that says that the sender has to wait. Returns false if the answer has begun or ended.
     pub async fn save_waiting_note(
         &self,
         schedule: ScheduleId,
         key: FiringKey,
         note: String,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                tx.execute(SAVE_WAITING_NOTE, args![schedule, key.as_str(), note]).await.map(drop)
+                Ok(tx.execute(SAVE_WAITING_NOTE, args![schedule, key.as_str(), note]).await? > 0)
             })
         })
         .await

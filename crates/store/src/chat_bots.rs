@@ -20,6 +20,7 @@ statements! {
         changed_at = case when chat_bots.node = excluded.node then chat_bots.changed_at else excluded.changed_at end";
     SET_CHAT_BOT_STATE = same "update chat_bots set state = $3, changed_at = $4 where bot = $1 and node = $2";
     RELEASE_CHAT_BOT = same "update chat_bots set until = $3, state = $4, changed_at = $3 where bot = $1 and node = $2";
+    IS_CHAT_BOT_OF = same "select bot from chat_bots where bot = $1 and node = $2";
     CHAT_BOTS = same "select * from chat_bots order by bot";
     SET_CHAT_BOT_INBOX = same "update chat_bots set inbox = $2 where bot = $1";
     DROP_CHAT_BOT = same "delete from chat_bots where bot = $1";
@@ -126,6 +127,13 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// Returns whether a node was the last to get the lease of a bot.
+    pub async fn is_chat_bot_of(&self, bot: String, node: String) -> Result<bool, StoreError> {
+        let row =
+            self.read(move |tx| Box::pin(async move { tx.one(IS_CHAT_BOT_OF, args![bot, node]).await }));
+        Ok(row.await?.is_some())
     }
 
     /// Removes a bot that no agent uses any more.

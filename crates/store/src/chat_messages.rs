@@ -3,7 +3,7 @@
 use cowhand_core::chat::{ChatMessage, ChatPlace};
 use jiff::Timestamp;
 
-use super::database::db::{Row, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
 use super::{Store, StoreError};
@@ -14,20 +14,26 @@ statements! {
     CHAT_CHANNEL_SEEN = same "insert into chat_channels (bot, channel, place, sent_at) values ($1, $2, $3, $4) \
         on conflict (bot, channel) do update set sent_at = excluded.sent_at, place = excluded.place \
         where chat_channels.sent_at < excluded.sent_at";
-    RECEIVED_CHAT_MESSAGES = same "select * from chat_messages where bot = $1 and body is not null \
-        order by sent_at, id limit $2";
+    OPEN_CHAT_CHANNELS = same "select distinct channel from chat_messages where bot = $1 and body is not null";
+    FIRST_OPEN_CHAT_MESSAGE = same "select id from chat_messages where bot = $1 and channel = $2 and body is not null \
+        order by sent_at, id limit 1";
+    OPEN_CHAT_MESSAGE = same "select * from chat_messages where bot = $1 and id = $2 and body is not null";
     CHAT_MESSAGE_HANDLED = same "update chat_messages set body = null where bot = $1 and id = $2 and body is not null";
     EDIT_CHAT_MESSAGE = same "update chat_messages set body = $3 where bot = $1 and id = $2 and body is not null";
-    CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 and sent_at >= $2 order by channel";
+    CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 and sent_at >= $2 \
+        order by sent_at desc limit $3";
+    CHAT_RECEIVED_UNTIL = same "select received_until from chat_inboxes where bot = $1";
+    SET_CHAT_RECEIVED_UNTIL = same "insert into chat_inboxes (bot, received_until) values ($1, $2) \
+        on conflict (bot) do update set received_until = excluded.received_until \
+        where chat_inboxes.received_until < excluded.received_until";
     FORGET_CHAT_MESSAGES = same "delete from chat_messages where received_at < $1 and body is null";
+    FORGET_CHAT_CHANNELS = same "delete from chat_channels where sent_at < $1";
 }
 
 /// A stored message that is not handled yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedChatMessage {
     pub id: String,
-    /// Channel within which the messages are handled in their order.
-    pub channel: String,
     pub received_at: Timestamp,
     pub message: ChatMessage,
 }
@@ -50,11 +56,9 @@ impl Store {
     ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let (channel, body) = (channel_key(&message.place), to_json(&message)?);
-                let sent_at = message.sent_at;
-                let seen = args![bot.as_str(), channel.as_str(), to_json(&message.place)?, sent_at];
-                tx.execute(CHAT_CHANNEL_SEEN, seen).await?;
-                let row = args![bot, message.id, channel, sent_at, now, body];
+                let (body, sent_at) = (to_json(&message)?, message.sent_at);
+                note_channel(tx, &bot, &message.place, sent_at).await?;
+                let row = args![bot, message.id, message.place.channel, sent_at, now, body];
                 Ok(tx.execute(ADD_CHAT_MESSAGE, row).await? > 0)
             })
         })
@@ -72,15 +76,34 @@ impl Store {
         .await
     }
 
-    /// Returns at most `limit` messages that are not handled yet, in the order in which they were sent.
-    pub async fn received_chat_messages(
+    /// Returns the channels with messages that are not handled yet. A channel contains its threads.
+    pub async fn open_chat_channels(&self, bot: String) -> Result<Vec<String>, StoreError> {
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(OPEN_CHAT_CHANNELS, args![bot]).await }));
+        rows.await?.iter().map(|row| row.get("channel")).collect()
+    }
+
+    /// Returns the id of the message of a channel that is handled next: of those that are not handled yet, the one that
+    /// was sent first.
+    pub async fn first_open_chat_message(
         &self,
         bot: String,
-        limit: u32,
-    ) -> Result<Vec<ReceivedChatMessage>, StoreError> {
-        let rows = self
-            .read(move |tx| Box::pin(async move { tx.all(RECEIVED_CHAT_MESSAGES, args![bot, limit]).await }));
-        rows.await?.iter().map(read).collect()
+        channel: String,
+    ) -> Result<Option<String>, StoreError> {
+        let row = self.read(move |tx| {
+            Box::pin(async move { tx.one(FIRST_OPEN_CHAT_MESSAGE, args![bot, channel]).await })
+        });
+        row.await?.map(|row| row.get("id")).transpose()
+    }
+
+    /// Returns a message; none if it is handled, or not stored.
+    pub async fn open_chat_message(
+        &self,
+        bot: String,
+        id: String,
+    ) -> Result<Option<ReceivedChatMessage>, StoreError> {
+        let row =
+            self.read(move |tx| Box::pin(async move { tx.one(OPEN_CHAT_MESSAGE, args![bot, id]).await }));
+        row.await?.as_ref().map(read).transpose()
     }
 
     /// Records that a message is handled. Returns false if it was handled before, or is not stored.
@@ -91,14 +114,30 @@ impl Store {
         .await
     }
 
-    /// Returns the channels and threads in which the bot has received messages since this time.
+    /// Returns the time up to which the bot has received all messages; none if it was never connected.
+    pub async fn chat_received_until(&self, bot: String) -> Result<Option<Timestamp>, StoreError> {
+        let row = self.read(move |tx| Box::pin(async move { tx.one(CHAT_RECEIVED_UNTIL, args![bot]).await }));
+        row.await?.map(|row| row.time("received_until")).transpose()
+    }
+
+    /// Records that the bot has received all messages up to this time.
+    pub async fn set_chat_received_until(&self, bot: String, until: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(SET_CHAT_RECEIVED_UNTIL, args![bot, until]).await.map(drop) })
+        })
+        .await
+    }
+
+    /// Returns at most `limit` channels and threads in which the bot has received or answered messages since this time,
+    /// those with the newest messages first.
     pub async fn chat_channels(
         &self,
         bot: String,
         since: Timestamp,
+        limit: u32,
     ) -> Result<Vec<SeenChatChannel>, StoreError> {
-        let rows =
-            self.read(move |tx| Box::pin(async move { tx.all(CHAT_CHANNELS, args![bot, since]).await }));
+        let rows = self
+            .read(move |tx| Box::pin(async move { tx.all(CHAT_CHANNELS, args![bot, since, limit]).await }));
         let channel = |row: &Row| {
             let place = row.json_opt("place")?.ok_or_else(|| row.unreadable("place", ""))?;
             Ok(SeenChatChannel { place, sent_at: row.time("sent_at")? })
@@ -106,15 +145,31 @@ impl Store {
         rows.await?.iter().map(channel).collect()
     }
 
-    /// Removes handled messages that were received before this time. Their firings keep their keys, so a message that
-    /// is delivered again still runs once.
+    /// Removes handled messages that were received before this time, and the channels and threads without a later
+    /// message. The firings of the messages keep their keys, so a message that is delivered again still runs once.
     pub async fn forget_chat_messages(&self, before: Timestamp) -> Result<u64, StoreError> {
-        self.write(move |tx| Box::pin(async move { tx.execute(FORGET_CHAT_MESSAGES, args![before]).await }))
-            .await
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(FORGET_CHAT_CHANNELS, args![before]).await?;
+                tx.execute(FORGET_CHAT_MESSAGES, args![before]).await
+            })
+        })
+        .await
     }
 }
 
-/// Returns the key within which messages are handled in their order: the channel or the thread.
+/// Records that a place has a message of this time.
+pub(super) async fn note_channel(
+    tx: &mut Tx<'_>,
+    bot: &str,
+    place: &ChatPlace,
+    sent_at: Timestamp,
+) -> Result<(), StoreError> {
+    let seen = args![bot, channel_key(place), to_json(place)?, sent_at];
+    tx.execute(CHAT_CHANNEL_SEEN, seen).await.map(drop)
+}
+
+/// Returns the key of a channel or thread.
 fn channel_key(place: &ChatPlace) -> String {
     place
         .thread
@@ -125,7 +180,6 @@ fn channel_key(place: &ChatPlace) -> String {
 fn read(row: &Row) -> Result<ReceivedChatMessage, StoreError> {
     Ok(ReceivedChatMessage {
         id: row.get("id")?,
-        channel: row.get("channel")?,
         received_at: row.time("received_at")?,
         message: row.json_opt("body")?.ok_or_else(|| row.unreadable("body", ""))?,
     })

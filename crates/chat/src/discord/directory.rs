@@ -117,6 +117,23 @@ impl Directory {
         self.lock().channels.get(id)?.name.clone()
     }
 
+    pub(super) fn is_known(&self, channel: &str) -> bool {
+        self.lock().channels.contains_key(channel)
+    }
+
+    /// Returns the id of the last message of a channel when the session began, or when the channel changed later.
+    pub(super) fn last_message_at_begin(&self, channel: &str) -> Option<String> {
+        self.lock().channels.get(channel)?.last_message_id.clone()
+    }
+
+    /// Returns the known threads of a channel.
+    pub(super) fn threads_of(&self, channel: &str) -> Vec<String> {
+        let state = self.lock();
+        let known = state.channels.values().filter(|known| known.is_thread());
+        let threads = known.filter(|thread| thread.parent_id.as_deref() == Some(channel));
+        threads.map(|thread| thread.id.clone()).collect()
+    }
+
     pub(super) fn role_name(&self, id: &str) -> Option<String> {
         self.lock().roles.get(id).cloned()
     }

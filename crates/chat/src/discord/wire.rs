@@ -105,6 +105,9 @@ pub(super) struct DiscordChannel {
     pub(super) guild_id: Option<String>,
     #[serde(default)]
     pub(super) parent_id: Option<String>,
+    /// Id of the last message. The message may have been deleted.
+    #[serde(default)]
+    pub(super) last_message_id: Option<String>,
     #[serde(default)]
     pub(super) name: Option<String>,
 }

@@ -121,7 +121,8 @@ pub(super) struct SlackApi {
     pub(super) base: Url,
     pub(super) bot_authorization: HeaderValue,
     app_authorization: HeaderValue,
-    /// Why Slack does not accept the bot's token, as soon as a request shows it.
+    /// Why Slack does not accept the bot's token, as soon as a request shows it. Until the next connection, no request is
+    /// made with this token.
     pub(super) revoked: watch::Sender<Option<String>>,
 }
 
@@ -164,6 +165,9 @@ impl SlackApi {
     ) -> Result<SlackAnswer, CallError> {
         let (mut failures, mut waited) = (0, Duration::ZERO);
         loop {
+            if let Some(code) = self.revoked.borrow().clone().filter(|_| token == TokenKind::Bot) {
+                return Err(CallError::Code { method, code, needed_scope: None });
+            }
             let error = match self.call_once(token, method, params).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,

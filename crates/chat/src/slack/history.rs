@@ -11,9 +11,9 @@ use super::api::{CallError, CallRepeat, MethodParams};
 use super::timestamp::{time_of, ts_of};
 use crate::ChatError;
 
-const HISTORY_PAGE: usize = 200;
+pub(super) const HISTORY_PAGE: usize = 200;
 /// Number of pages after which a history is not read further.
-const MAX_HISTORY_PAGES: usize = 50;
+pub(super) const MAX_HISTORY_PAGES: usize = 50;
 
 /// Page of a list of messages, in the order of Slack: newest first in a channel, oldest first in a thread.
 pub(super) struct MessagePage {

@@ -4,9 +4,14 @@
 
 mod answers;
 mod asks;
+mod connections;
+mod crashes;
+mod delivery;
+mod downtime;
 mod files;
 mod herdctl;
 mod outputs;
+mod reliable;
 mod rights;
 mod routing;
 mod scene;

@@ -1,6 +1,8 @@
 //! Turns an accepted message into a firing: checks the limits of its author, reads what the prompt needs, and delivers
 //! the message to a schedule.
 
+use std::time::Duration;
+
 use cowhand_core::budget::Period;
 use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
@@ -12,6 +14,7 @@ use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::trigger::TriggerConfig;
 use cowhand_core::trust::{TextOrigin, TrustVerdict, judge};
 use jiff::Timestamp;
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::bot::Bot;
@@ -22,6 +25,9 @@ use super::refusal::Refusal;
 use crate::fleet::{Delivered, FleetError};
 use cowhand_store::{ChatAnswer, ReceivedChatMessage, StoreError, audit};
 use cowhand_system::fault;
+
+/// Longest wait for a reaction. The next messages of the channel do not wait longer, for example for a rate limit.
+pub(super) const REACTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A message that the rules of its agent accept.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +74,14 @@ impl AcceptedMessage<'_> {
     /// Returns why the author may send no more messages now, if so.
     async fn limit_refusal(&self) -> Result<Option<Refusal>, StoreError> {
         let (access, agent) = (&self.addressee.chat.access, &self.addressee.agent.name);
+        if access.rate.is_none() && access.per_user_per_day_usd.is_none() {
+            return Ok(None);
+        }
+        // A message whose handling was interrupted was accepted before.
+        let answers = self.context.store().chat_answers_of_message(self.message().id.clone()).await?;
+        if answers.iter().any(|answer| answer.agent == *agent) {
+            return Ok(None);
+        }
         let (author, now) = (&self.message().author.id, self.context.now());
         if let Some(rate) = access.rate {
             let since = now.checked_sub(rate.period).unwrap_or(Timestamp::MIN);
@@ -180,9 +194,11 @@ impl AcceptedMessage<'_> {
     async fn acknowledge(&self) {
         let Some(emoji) = &self.addressee.chat.output.acknowledge_emoji else { return };
         let message = self.message();
-        let reacted = self.bot.connector.react(&message.place, &message.id, emoji, true).await;
-        if let Err(error) = reacted {
-            warn!(bot = self.bot.key, "cannot react to a chat message: {error}");
+        let reacted = self.bot.connector.react(&message.place, &message.id, emoji, true);
+        match timeout(REACTION_TIMEOUT, reacted).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(bot = self.bot.key, "cannot react to a chat message: {error}"),
+            Err(_) => warn!(bot = self.bot.key, "cannot react to a chat message in time"),
         }
     }
 }
@@ -225,7 +241,8 @@ pub(super) async fn deliver(
         waiting_note: None,
         node: None,
     };
-    store.open_chat_answer(answer).await?;
+    let bot = context.bot_of(agent, answer.origin.platform);
+    store.open_chat_answer(answer, bot.and_then(|bot| bot.inbox())).await?;
     fault::point("chat_answer_opened");
     let delivered = audit::by(actor, context.fleet.deliver(agent, &schedule.name, delivery)).await;
     fault::point("chat_delivered");

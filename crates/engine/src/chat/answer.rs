@@ -13,8 +13,10 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobState, Outcome};
 use cowhand_core::schedule::FiringOutcome;
 use jiff::SignedDuration;
+use tokio::time::timeout;
 use tracing::warn;
 
+use super::accepted::REACTION_TIMEOUT;
 use super::bot::Bot;
 use super::context::ChatContext;
 use super::job_output::OutputPosts;
@@ -23,6 +25,8 @@ use crate::schedule_view::why_of;
 use cowhand_store::{ChatAnswer, LedgerRow, StoreError};
 use cowhand_system::fault;
 
+/// Age of an answer whose message counts as not delivered.
+const UNDELIVERED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// Shortest time between two looks at a job that has not started.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
@@ -41,26 +45,25 @@ pub(super) struct Posting<'a> {
     pub(super) bot: Arc<Bot>,
     pub(super) chat: PlatformChat,
     pub(super) answer: ChatAnswer,
+    /// True if the agent has lost its chat, so that nothing more is posted.
+    pub(super) has_no_chat: bool,
 }
 
 /// Posts an answer as far as possible.
 pub(super) async fn post_answer(context: &ChatContext, answer: ChatAnswer) -> Result<AnswerStep, StoreError> {
     let platform = answer.origin.platform;
-    let roster = context.fleet.roster();
-    let chat = roster.agent(&answer.agent).and_then(|agent| agent.chat.as_ref()?.on(platform)).cloned();
-    let Some(chat) = chat else {
+    let Some(chat) = context.chat_of(&answer.agent, platform) else {
         warn!(agent = %answer.agent, "the agent has no chat on {platform} any more; its open answers are dropped");
         context.store().end_chat_answer(answer.schedule, answer.key, context.now()).await?;
         return Ok(AnswerStep::Done);
     };
     let Some(bot) = context.bot_of(&answer.agent, platform) else { return Ok(AnswerStep::Later) };
-    let mut posting = Posting { context, bot, chat, answer };
+    let mut posting = Posting { context, bot, chat, answer, has_no_chat: false };
     loop {
         let seen = context.store().committed();
         let ChatAnswer { schedule, key, .. } = &posting.answer;
         let Some(firing) = context.store().firing(*schedule, key.clone()).await? else {
-            // The message is not delivered yet.
-            return Ok(AnswerStep::Later);
+            return posting.drop_if_undelivered().await;
         };
         match firing.outcome {
             FiringOutcome::Ran => return posting.post_jobs(firing).await,
@@ -78,11 +81,29 @@ async fn wait_for_change(context: &ChatContext, seen: i64) {
 }
 
 impl Posting<'_> {
+    /// Ends an answer whose message will not be delivered any more, for example because the daemon was killed before
+    /// the delivery and the message was deleted meanwhile.
+    async fn drop_if_undelivered(&self) -> Result<AnswerStep, StoreError> {
+        let (store, answer) = (self.context.store(), &self.answer);
+        let Some(inbox) = self.bot.inbox() else { return Ok(AnswerStep::Later) };
+        let is_recent = self.context.now().duration_since(answer.created_at) < UNDELIVERED_AFTER;
+        if is_recent || store.open_chat_message(inbox, answer.origin.message.clone()).await?.is_some() {
+            return Ok(AnswerStep::Later);
+        }
+        if store.firing(answer.schedule, answer.key.clone()).await?.is_some() {
+            return Ok(AnswerStep::Later);
+        }
+        warn!(agent = %answer.agent, message = answer.origin.message, "a chat message was not delivered");
+        store.end_chat_answer(answer.schedule, answer.key.clone(), self.context.now()).await?;
+        Ok(AnswerStep::Done)
+    }
+
     /// Says why the firing ran nothing.
     async fn post_reason(&mut self, firing: &LedgerRow) -> Result<AnswerStep, StoreError> {
         if !ChatContext::is_connected(&self.bot) {
             return Ok(AnswerStep::Later);
         }
+        self.begin().await?;
         let why = why_of(firing, None, None, true);
         self.post_note(texts::not_run(&why, self.bot.platform)).await;
         self.end().await
@@ -133,6 +154,7 @@ impl Posting<'_> {
         if !ChatContext::is_connected(&self.bot) {
             return Ok(AnswerStep::Later);
         }
+        self.begin().await?;
         let platform = self.bot.platform;
         let end = answer_end(job);
         let is_cancelled_early =
@@ -141,22 +163,41 @@ impl Posting<'_> {
             self.post_note(texts::cancelled(None, platform)).await;
             return Ok(AnswerStep::Done);
         }
-        let posts = OutputRenderer::new(platform, &self.chat.output).end(&end);
+        let mut renderer = OutputRenderer::new(platform, &self.chat.output);
+        let posts = renderer.end(&end);
         let texts: Vec<String> = posts.into_iter().map(|post| post.text).collect();
+        if let Some(message) = self.answer.progress.progress_message.take() {
+            // Its node had not shown the end.
+            self.edit(&message, &renderer.progress()).await;
+        }
         self.post_note(texts.join("\n")).await;
         Ok(AnswerStep::Done)
+    }
+
+    /// Records that the answer has begun, so that the note that the sender waits does not change any more.
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.save().await?;
+        self.read_waiting_note().await
+    }
+
+    /// Replaces the text of a message, and removes its buttons. Returns whether that succeeded.
+    async fn edit(&self, message: &str, text: &str) -> bool {
+        let text = self.context.fleet.redactor().redact(text).into_owned();
+        let edited = self.bot.connector.edit(&self.answer.origin.place, message, &text, &[]).await;
+        if let Err(error) = &edited {
+            warn!(bot = self.bot.key, "cannot edit a message in a chat: {error}");
+        }
+        edited.is_ok()
     }
 
     /// Shows a text in place of the note that the sender waits, or posts it if there is no such note.
     async fn post_note(&self, text: String) {
         let note = self.answer.waiting_note.as_deref().filter(|note| !note.is_empty());
         let origin = &self.answer.origin;
-        if let Some(note) = note {
-            let text = self.context.fleet.redactor().redact(&text).into_owned();
-            match self.bot.connector.edit(&origin.place, note, &text, &[]).await {
-                Ok(()) => return,
-                Err(error) => warn!(bot = self.bot.key, "cannot edit a note in a chat: {error}"),
-            }
+        if let Some(note) = note
+            && self.edit(note, &text).await
+        {
+            return;
         }
         let reply = ChatReply {
             place: origin.place.clone(),
@@ -175,8 +216,13 @@ impl Posting<'_> {
         if let Some(emoji) = &self.chat.output.acknowledge_emoji {
             // The message is in the place where it was written, which on Slack is not the thread of the answer.
             let place = &origin.place;
-            if let Err(error) = self.bot.connector.react(place, &origin.message, emoji, false).await {
-                warn!(bot = self.bot.key, "cannot remove the reaction to a chat message: {error}");
+            let removed = self.bot.connector.react(place, &origin.message, emoji, false);
+            match timeout(REACTION_TIMEOUT, removed).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    warn!(bot = self.bot.key, "cannot remove the reaction to a chat message: {error}");
+                }
+                Err(_) => warn!(bot = self.bot.key, "cannot remove the reaction to a chat message in time"),
             }
         }
         fault::point("chat_answer_ends");

@@ -10,7 +10,6 @@ use tracing::warn;
 
 use super::answer::{AnswerStep, post_answer};
 use super::context::ChatContext;
-use super::waiting_note;
 use cowhand_store::StoreError;
 use cowhand_system::panic::{caught, restart_on_panic};
 
@@ -41,9 +40,6 @@ async fn search_and_post(context: &Arc<ChatContext>) {
                 }
             }
             Err(error) => warn!("cannot read the open chat answers: {error}"),
-        }
-        if let Err(error) = waiting_note::post_waiting_notes(context).await {
-            warn!("cannot read which senders of chat messages wait: {error}");
         }
         tokio::time::sleep(SEARCH_PAUSE).await;
         tokio::select! {

@@ -8,12 +8,15 @@ use cowhand_chat::{ConnectionEnd, ConnectionState, Connector, EventReply, Receiv
 use cowhand_core::backoff::Backoff;
 use cowhand_core::chat::{ChatEvent, ChatMessage, ChatPlatform};
 use cowhand_core::id::AgentName;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use super::ChatContext;
+use super::handling::MessagesInHandling;
+use super::missed::{self, MissedMessages};
 use super::{buttons, commands, intake};
 use cowhand_store::ChatBotState;
 use cowhand_system::fault;
@@ -21,6 +24,8 @@ use cowhand_system::panic;
 
 /// Time for which the lease of a bot is valid without a renewal.
 pub(super) const BOT_LEASE: SignedDuration = SignedDuration::from_secs(30);
+/// Time without a renewal after which this node ends its connection: before another node can take the lease.
+const CONNECTED_WITHOUT_RENEWAL: Duration = Duration::from_secs(20);
 /// Time between two renewals, and between two tries to get the lease.
 const BOT_RENEWAL: Duration = Duration::from_secs(8);
 /// Time before a refused bot is tried again without a change of the config.
@@ -29,8 +34,6 @@ const REFUSED_RETRY_AFTER: Duration = Duration::from_mins(10);
 const EVENT_QUEUE: usize = 16;
 const STORE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(5));
-/// Largest number of messages of one channel that are read after a downtime.
-const MAX_MISSED_MESSAGES: usize = 500;
 
 /// A bot with the agents that use it.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub(crate) struct Bot {
     pub(super) received: Notify,
     /// Signals that a refused bot is to be tried again at once.
     pub(super) retry: Notify,
+    pub(super) handling: MessagesInHandling,
+    pub(super) missed: MissedMessages,
 }
 
 impl Bot {
@@ -58,7 +63,8 @@ impl Bot {
     ) -> Self {
         let (agents, account) = (RwLock::new(agents), RwLock::default());
         let (received, retry) = (Notify::new(), Notify::new());
-        Self { key, platform, connector, agents, account, received, retry }
+        let (handling, missed) = (MessagesInHandling::default(), MissedMessages::default());
+        Self { key, platform, connector, agents, account, received, retry, handling, missed }
     }
 
     pub(super) fn agents(&self) -> Vec<AgentName> {
@@ -87,8 +93,9 @@ pub(super) async fn keep_connected(
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
+        let asked_at = Instant::now();
         let wait = match context.hold(&bot).await {
-            Ok(true) => connect(&context, &bot, &mut stop).await,
+            Ok(true) => connect(&context, &bot, asked_at, &mut stop).await,
             Ok(false) => BOT_RENEWAL,
             Err(error) => {
                 warn!(bot = bot.key, "cannot take the lease of a chat bot: {error}");
@@ -119,7 +126,12 @@ pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// Stays connected until a stop, the loss of the lease, or a refusal by the platform. Returns the wait before the next
 /// try.
-async fn connect(context: &Arc<ChatContext>, bot: &Arc<Bot>, stop: &mut watch::Receiver<bool>) -> Duration {
+async fn connect(
+    context: &Arc<ChatContext>,
+    bot: &Arc<Bot>,
+    mut renewed_at: Instant,
+    stop: &mut watch::Receiver<bool>,
+) -> Duration {
     let (events_sender, events) = mpsc::channel(EVENT_QUEUE);
     let mut tasks = JoinSet::new();
     tasks.spawn(record_states(Arc::clone(context), Arc::clone(bot)));
@@ -139,18 +151,39 @@ async fn connect(context: &Arc<ChatContext>, bot: &Arc<Bot>, stop: &mut watch::R
                 }
             },
             () = stopped(stop) => return Duration::ZERO,
-            _ = renew_at.tick() => match context.hold(bot).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    warn!(bot = bot.key, "another node has taken over the chat bot");
-                    return BOT_RENEWAL;
-                }
-                // The platform delivers each event to one connection, so events that another node receives are not lost.
-                Err(error) => warn!(bot = bot.key, "cannot renew the lease of a chat bot: {error}"),
+            _ = renew_at.tick() => if !renew(context, bot, &mut renewed_at).await {
+                return BOT_RENEWAL;
             },
+            () = sleep_until(renewed_at + CONNECTED_WITHOUT_RENEWAL) => {
+                warn!(bot = bot.key, "disconnected, because the lease of the chat bot could not be renewed");
+                return BOT_RENEWAL;
+            }
             Some(ended) = tasks.join_next() => panic::log_panic("a task of a chat bot", ended),
         }
     }
+}
+
+/// Renews the lease, and records that all messages up to now are received. Returns false if another node has the lease.
+async fn renew(context: &ChatContext, bot: &Bot, renewed_at: &mut Instant) -> bool {
+    let (asked_at, now) = (Instant::now(), context.now());
+    match timeout_at(*renewed_at + CONNECTED_WITHOUT_RENEWAL, context.hold(bot)).await {
+        Ok(Ok(true)) => *renewed_at = asked_at,
+        Ok(Ok(false)) => {
+            warn!(bot = bot.key, "another node has taken over the chat bot");
+            return false;
+        }
+        Ok(Err(error)) => warn!(bot = bot.key, "cannot renew the lease of a chat bot: {error}"),
+        Err(_) => warn!(bot = bot.key, "cannot renew the lease of a chat bot: the store does not answer"),
+    }
+    if !ChatContext::is_connected(bot) {
+        bot.missed.set_incomplete();
+    }
+    if let Some(inbox) = bot.inbox().filter(|_| bot.missed.is_complete())
+        && let Err(error) = missed::record_received(context, inbox, now).await
+    {
+        warn!(bot = bot.key, "cannot record up to when chat messages are received: {error}");
+    }
+    true
 }
 
 /// Records each state of the connection, for `status`.
@@ -172,24 +205,36 @@ async fn record_states(context: Arc<ChatContext>, bot: Arc<Bot>) {
 /// Receives events one after the other, until the connection ends. Commands and buttons are answered beside the
 /// messages.
 async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Receiver<ReceivedEvent>) {
-    let mut answering = JoinSet::new();
+    let (mut answering, mut reading) = (JoinSet::new(), JoinSet::new());
     while let Some(ReceivedEvent { event, reply }) = events.recv().await {
         while let Some(ended) = answering.try_join_next() {
             panic::log_panic("the answer to a command", ended);
+        }
+        while let Some(ended) = reading.try_join_next() {
+            panic::log_panic("the task that reads missed chat messages", ended);
         }
         let stored = match event {
             ChatEvent::Connected(account) => {
                 info!(bot = bot.key, "connected to {} as {}", bot.platform, account.name);
                 bot.set_account(&account.id);
                 context.record_inbox(&bot).await;
+                reading.abort_all();
+                if let Some(missed) = retried(|| missed::begin_reading(&context, &bot)).await {
+                    let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
+                    reading.spawn(async move { missed::read(&context, &bot, missed).await });
+                }
                 bot.received.notify_one();
-                let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
-                answering.spawn(async move { read_missed(&context, &bot).await });
                 true
             }
             ChatEvent::Message(message) => receive_message(&context, &bot, message).await,
-            ChatEvent::Edited(message) => retried(|| intake::edited(&context, &bot, &message)).await,
-            ChatEvent::Deleted { message } => retried(|| intake::deleted(&context, &bot, &message)).await,
+            ChatEvent::Edited(message) => {
+                retried(|| intake::edited(&context, &bot, &message)).await;
+                true
+            }
+            ChatEvent::Deleted { message } => {
+                retried(|| intake::deleted(&context, &bot, &message)).await;
+                true
+            }
             ChatEvent::Command(call) => {
                 let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
                 answering.spawn(async move {
@@ -216,7 +261,7 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
 }
 
 /// Stores a message that an agent may answer. Messages that no agent answers are confirmed without being stored.
-async fn receive_message(context: &ChatContext, bot: &Bot, message: ChatMessage) -> bool {
+pub(super) async fn receive_message(context: &ChatContext, bot: &Bot, message: ChatMessage) -> bool {
     let Some(inbox) = bot.inbox() else { return false };
     if intake::is_ignored(context, bot, &message) {
         return true;
@@ -228,39 +273,18 @@ async fn receive_message(context: &ChatContext, bot: &Bot, message: ChatMessage)
     true
 }
 
-/// Repeats a write until it succeeds, so that no event is lost while the store is away. The platform waits meanwhile.
-async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>>(mut write: impl FnMut() -> F) -> bool {
+/// Repeats a call until it succeeds, so that no event is lost while the store is away. The platform waits meanwhile.
+async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>>(mut call: impl FnMut() -> F) -> T {
     let mut failures = 0;
-    while let Err(error) = write().await {
-        failures += 1;
-        if failures == 1 {
-            warn!("cannot store an event of a chat; it is tried again: {error}");
-        }
-        tokio::time::sleep(STORE_BACKOFF.pause_after(failures)).await;
-    }
-    true
-}
-
-/// Reads the messages that were sent while no daemon was connected. The platforms do not deliver them.
-async fn read_missed(context: &ChatContext, bot: &Bot) {
-    let Some(inbox) = bot.inbox() else { return };
-    let max_lateness = context.max_lateness(bot);
-    let earliest = context.now().checked_sub(max_lateness).unwrap_or(Timestamp::MIN);
-    let channels = match context.store().chat_channels(inbox, earliest).await {
-        Ok(channels) => channels,
-        Err(error) => return warn!(bot = bot.key, "cannot look for missed chat messages: {error}"),
-    };
-    for channel in channels {
-        let after = Some(channel.sent_at);
-        match bot.connector.history(&channel.place, after, None, MAX_MISSED_MESSAGES).await {
-            Ok(missed) => {
-                for message in missed.into_iter().filter(|message| message.sent_at > channel.sent_at) {
-                    receive_message(context, bot, message).await;
-                }
-            }
+    loop {
+        match call().await {
+            Ok(result) => return result,
             Err(error) => {
-                let channel = &channel.place.channel;
-                warn!(bot = bot.key, channel, "cannot read the messages that were sent meanwhile: {error}");
+                failures += 1;
+                if failures == 1 {
+                    warn!("cannot store an event of a chat; it is tried again: {error}");
+                }
+                tokio::time::sleep(STORE_BACKOFF.pause_after(failures)).await;
             }
         }
     }

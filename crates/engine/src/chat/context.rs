@@ -67,6 +67,11 @@ impl ChatContext {
         bots.into_iter().find(|bot| bot.platform == platform && bot.agents().contains(agent))
     }
 
+    /// Returns the chat settings of an agent on a platform.
+    pub(super) fn chat_of(&self, agent: &AgentName, platform: ChatPlatform) -> Option<PlatformChat> {
+        self.fleet.roster().agent(agent)?.chat.as_ref()?.on(platform).cloned()
+    }
+
     /// Returns the agents of a bot with their chat settings, in the order of the config.
     pub(super) fn agents_of(&self, bot: &Bot) -> Vec<(Agent, PlatformChat)> {
         let roster = self.fleet.roster();
@@ -109,6 +114,11 @@ impl ChatContext {
     pub(super) async fn hold(&self, bot: &Bot) -> Result<bool, StoreError> {
         let used_by = (bot.platform, bot.agents());
         self.store().hold_chat_bot(bot.key.clone(), self.node(), used_by, BOT_LEASE, self.now()).await
+    }
+
+    /// Returns whether this node has the lease of a bot. A node that was suspended may have lost it without noticing.
+    pub(super) async fn is_holder(&self, bot: &Bot) -> Result<bool, StoreError> {
+        self.store().is_chat_bot_of(bot.key.clone(), self.node()).await
     }
 
     /// Returns whether this node is the one that is connected for the bot.

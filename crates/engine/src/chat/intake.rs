@@ -1,9 +1,9 @@
 //! Handles stored messages: each becomes a firing, a command, an answer to an ask, or a refusal.
 //!
-//! The messages of a channel are handled in their order. Every step can be repeated, so a message whose handling was
+//! The messages of a channel, with those of its threads, are handled in their order. Every step can be repeated, so a message whose handling was
 //! interrupted is handled again from its beginning.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::delivery::Message;
 use cowhand_core::roster::Agent;
-use futures_util::{StreamExt, stream};
 use jiff::SignedDuration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::accepted::{AcceptedMessage, delivery_of};
@@ -27,11 +28,11 @@ use super::refusal::Refusal;
 use super::{asks, commands};
 use crate::fleet::FleetError;
 use cowhand_store::{ReceivedChatMessage, StoreError};
+use cowhand_system::fault;
+use cowhand_system::panic::caught;
 
-/// Number of messages that are read from the store together.
-const MESSAGE_BATCH: u32 = 500;
 /// Number of channels whose messages are handled at the same time.
-const CHANNELS_TOGETHER: usize = 8;
+const CHANNELS_TOGETHER: usize = 64;
 /// Time after which messages are looked for without a signal.
 const MESSAGE_CHECK_EVERY: Duration = Duration::from_secs(30);
 const HANDLE_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
@@ -69,61 +70,96 @@ pub(super) fn is_ignored(context: &ChatContext, bot: &Bot, message: &ChatMessage
     message.author.is_self || context.agents_of(bot).iter().all(is_ignored)
 }
 
-/// Handles the stored messages of a bot, and waits for more.
+/// Handles the stored messages of a bot, and waits for more. The channels do not wait for each other.
 pub(super) async fn handle_messages(context: Arc<ChatContext>, bot: Arc<Bot>) {
+    let (mut handling, mut busy) = (JoinSet::new(), HashSet::<String>::new());
     let mut failures = 0;
     loop {
         let received = bot.received.notified();
-        match handle_stored(&context, &bot).await {
-            Ok(()) => {
+        let wait = match open_channels(&context, &bot).await {
+            Ok(channels) => {
                 failures = 0;
-                tokio::select! {
-                    () = received => {}
-                    () = tokio::time::sleep(MESSAGE_CHECK_EVERY) => {}
+                for channel in channels {
+                    if busy.len() < CHANNELS_TOGETHER && busy.insert(channel.clone()) {
+                        handling.spawn(handle_channel(Arc::clone(&context), Arc::clone(&bot), channel));
+                    }
                 }
+                MESSAGE_CHECK_EVERY
             }
             Err(error) => {
                 failures += 1;
                 if failures == 1 {
-                    warn!(bot = bot.key, "cannot handle a chat message now; it is tried again: {error}");
+                    warn!(bot = bot.key, "cannot read the stored chat messages; it is tried again: {error}");
                 }
-                tokio::time::sleep(HANDLE_BACKOFF.pause_after(failures)).await;
+                HANDLE_BACKOFF.pause_after(failures)
+            }
+        };
+        tokio::select! {
+            () = received => {}
+            () = sleep(wait) => {}
+            Some(ended) = handling.join_next() => if let Ok(channel) = ended {
+                busy.remove(&channel);
+            }
+        }
+        while let Some(ended) = handling.try_join_next() {
+            if let Ok(channel) = ended {
+                busy.remove(&channel);
             }
         }
     }
 }
 
-async fn handle_stored(context: &ChatContext, bot: &Bot) -> Result<(), HandleError> {
-    let Some(inbox) = bot.inbox() else { return Ok(()) };
+/// Returns the channels whose messages can be handled now.
+async fn open_channels(context: &ChatContext, bot: &Bot) -> Result<Vec<String>, StoreError> {
+    let Some(inbox) = bot.inbox() else { return Ok(Vec::new()) };
+    let mut channels = context.store().open_chat_channels(inbox).await?;
+    channels.retain(|channel| !bot.missed.is_reading(channel));
+    Ok(channels)
+}
+
+/// Handles the messages of a channel until none is left. Returns the channel.
+async fn handle_channel(context: Arc<ChatContext>, bot: Arc<Bot>, channel: String) -> String {
+    let mut failures = 0;
     loop {
-        let received = context.store().received_chat_messages(inbox.clone(), MESSAGE_BATCH).await?;
-        if received.is_empty() {
-            return Ok(());
+        let handled = match caught(handle_next(&context, &bot, &channel)).await {
+            Ok(Ok(is_handled)) => Ok(is_handled),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(panicked) => Err(format!("the task {panicked}")),
+        };
+        match handled {
+            Ok(true) => failures = 0,
+            Ok(false) => return channel,
+            Err(error) => {
+                failures += 1;
+                if failures == 1 {
+                    warn!(
+                        bot = bot.key,
+                        channel, "cannot handle a chat message now; it is tried again: {error}"
+                    );
+                }
+                sleep(HANDLE_BACKOFF.pause_after(failures)).await;
+            }
         }
-        let mut channels: BTreeMap<String, Vec<ReceivedChatMessage>> = BTreeMap::new();
-        for message in received {
-            channels.entry(message.channel.clone()).or_default().push(message);
-        }
-        let handled = stream::iter(channels.into_values())
-            .map(|messages| handle_channel(context, bot, &inbox, messages))
-            .buffer_unordered(CHANNELS_TOGETHER);
-        let results: Vec<_> = handled.collect().await;
-        // An error in one channel does not stop the others.
-        results.into_iter().collect::<Result<(), HandleError>>()?;
     }
 }
 
-async fn handle_channel(
-    context: &ChatContext,
-    bot: &Bot,
-    inbox: &str,
-    messages: Vec<ReceivedChatMessage>,
-) -> Result<(), HandleError> {
-    for received in messages {
-        handle(context, bot, &received).await?;
-        context.store().chat_message_handled(inbox.to_owned(), received.id).await?;
+/// Handles the next message of a channel. Returns false if there is none.
+async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<bool, HandleError> {
+    let Some(inbox) = bot.inbox().filter(|_| !bot.missed.is_reading(channel)) else { return Ok(false) };
+    let store = context.store();
+    let Some(id) = store.first_open_chat_message(inbox.clone(), channel.to_owned()).await? else {
+        return Ok(false);
+    };
+    // An edit or a deletion changes the stored message before it waits for the end of this.
+    let _turn = bot.handling.begin(&id);
+    let Some(received) = store.open_chat_message(inbox.clone(), id.clone()).await? else { return Ok(true) };
+    if !context.is_holder(bot).await? {
+        return Ok(false);
     }
-    Ok(())
+    handle(context, bot, &received).await?;
+    store.chat_message_handled(inbox, id).await?;
+    fault::point("chat_handled");
+    Ok(true)
 }
 
 async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage) -> Result<(), HandleError> {
@@ -188,9 +224,8 @@ pub(super) async fn edited(
     message: &ChatMessage,
 ) -> Result<(), HandleError> {
     let Some(inbox) = bot.inbox() else { return Ok(()) };
-    if context.store().edit_chat_message(inbox, message.clone()).await? {
-        return Ok(());
-    }
+    context.store().edit_chat_message(inbox, message.clone()).await?;
+    bot.handling.until_ended(&message.id).await;
     let is_voice = message.attachments.iter().any(|file| file.is_voice);
     for answer in context.store().chat_answers_of_message(message.id.clone()).await? {
         let mut origin = answer.origin;
@@ -201,7 +236,7 @@ pub(super) async fn edited(
         }
         let delivery = Message { text: origin.text.clone(), ..delivery_of(message, origin.details.clone()) };
         let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);
-        if edited.await.map_err(HandleError::Fleet)? {
+        if unless_refused(edited.await)? {
             context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;
             info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
         }
@@ -212,13 +247,26 @@ pub(super) async fn edited(
 /// Cancels the job of a message that was deleted before the job started.
 pub(super) async fn deleted(context: &ChatContext, bot: &Bot, message: &str) -> Result<(), HandleError> {
     let Some(inbox) = bot.inbox() else { return Ok(()) };
-    if context.store().chat_message_handled(inbox, message.to_owned()).await? {
-        return Ok(());
-    }
+    context.store().chat_message_handled(inbox, message.to_owned()).await?;
+    bot.handling.until_ended(message).await;
     for answer in context.store().chat_answers_of_message(message.to_owned()).await? {
-        if context.cancel_waiting(&answer).await.map_err(HandleError::Fleet)? {
+        if unless_refused(context.cancel_waiting(&answer).await)? {
             info!(agent = %answer.agent, "cancelled a queued job, because its chat message was deleted");
         }
     }
     Ok(())
+}
+
+/// Returns false if the fleet refuses a change for good. Another error may be gone at the next try.
+fn unless_refused(changed: Result<bool, FleetError>) -> Result<bool, HandleError> {
+    match changed {
+        Ok(is_changed) => Ok(is_changed),
+        Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
+            Err(HandleError::Fleet(error))
+        }
+        Err(error) => {
+            warn!("a queued chat message was not changed: {error}");
+            Ok(false)
+        }
+    }
 }

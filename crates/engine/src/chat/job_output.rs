@@ -57,6 +57,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             answer.node = Some(node);
             posting.save().await?;
         }
+        posting.read_waiting_note().await?;
         let renderer = OutputRenderer::new(posting.bot.platform, &posting.chat.output);
         let (edited_at, typed_at) = (None, None);
         let (began_at, shown, asks) = (Instant::now(), String::new(), AskWatch::default());
@@ -91,12 +92,12 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let Some(history) = store.history(self.job.clone()).await? else { return Ok(AnswerStep::Done) };
         let is_here = history.attempts.last().is_some_and(|last| last.node == self.posting.context.node());
         let is_live = matches!(history.job.status(), JobStatus::Pending | JobStatus::Running);
-        if is_live || !is_here {
+        if is_live || !is_here || self.posting.has_no_chat {
             return Ok(AnswerStep::Later);
         }
         self.posting.post_asks(&self.job).await?;
         self.post_end(&history.job).await?;
-        Ok(AnswerStep::Done)
+        Ok(if self.posting.has_no_chat { AnswerStep::Later } else { AnswerStep::Done })
     }
 
     fn give_up(&self, error: &FleetError) -> Result<AnswerStep, StoreError> {
@@ -120,6 +121,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
                     }
                     None => return Ok(()),
                 },
+                () = std::future::ready(()), if self.posting.has_no_chat => return Ok(()),
                 _ = tick.tick() => {
                     self.post_files_before(line + 1).await?;
                     self.asks.tick(self.posting, &self.job).await?;
@@ -148,6 +150,9 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
 
     /// Posts a post of the output, unless it was posted before.
     async fn post_once(&mut self, rendered: RenderedPost) -> Result<(), StoreError> {
+        if self.posting.has_no_chat {
+            return Ok(());
+        }
         let index = self.rendered;
         self.rendered += 1;
         let posting = &mut *self.posting;
@@ -177,9 +182,14 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         };
         // A refusal is logged.
         posting.post_until_done(&post).await.ok();
+        if posting.has_no_chat {
+            return Ok(());
+        }
         fault::point("chat_posted");
         posting.answer.progress.count_post();
-        posting.save().await
+        posting.save().await?;
+        fault::point("chat_post_counted");
+        Ok(())
     }
 
     /// Returns the id of the message that shows the progress: a progress message, or the note that the sender waits.
@@ -208,9 +218,6 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             value: ButtonValue::Stop(self.job.clone()).to_string(),
             style: ButtonStyle::Neutral,
         }];
-        if self.posting.answer.waiting_note.is_none() {
-            self.posting.read_waiting_note().await?;
-        }
         if let Some(message) = self.progress_message() {
             self.edit(&message, text, &buttons).await;
             return Ok(());
@@ -268,13 +275,14 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
 
 impl Posting<'_> {
     /// Stores the progress of the answer.
-    async fn save(&self) -> Result<(), StoreError> {
+    pub(super) async fn save(&self) -> Result<(), StoreError> {
         let (answer, node) = (&self.answer, self.context.node());
         let (key, progress) = (answer.key.clone(), answer.progress.clone());
         self.context.store().save_chat_answer(answer.schedule, key, progress, node).await
     }
 
-    async fn read_waiting_note(&mut self) -> Result<(), StoreError> {
+    /// Reads the note that the sender waits. After the progress of an answer is stored, the note does not change.
+    pub(super) async fn read_waiting_note(&mut self) -> Result<(), StoreError> {
         let (schedule, key) = (self.answer.schedule, self.answer.key.clone());
         let stored = self.context.store().chat_answer(schedule, key).await?;
         self.answer.waiting_note = stored.and_then(|stored| stored.waiting_note);
@@ -285,7 +293,7 @@ impl Posting<'_> {
         post_key(&[&self.answer.schedule.to_string(), self.answer.key.as_str(), part])
     }
 
-    /// Posts until the platform has accepted or refused the post. Returns the refusal.
+    /// Posts until the platform has accepted or refused the post, or until the agent loses its chat. Returns the refusal.
     pub(super) async fn post_until_done(&mut self, post: &Post) -> Result<Posted, ChatError> {
         let mut failures = 0;
         loop {
@@ -313,6 +321,10 @@ impl Posting<'_> {
             // The bot may have a new token.
             if let Some(bot) = self.context.bot_of(&self.answer.agent, self.bot.platform) {
                 self.bot = bot;
+            }
+            if self.context.chat_of(&self.answer.agent, self.bot.platform).is_none() {
+                self.has_no_chat = true;
+                return Err(error);
             }
         }
     }

@@ -15,8 +15,10 @@ mod buttons;
 mod commands;
 mod context;
 mod conversation;
+mod handling;
 mod intake;
 mod job_output;
+mod missed;
 mod posts;
 mod refusal;
 mod sent_files;
@@ -71,52 +73,56 @@ struct RunningBot {
     settings: BotSettings,
     bot: Arc<Bot>,
     stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl RunningBot {
+    /// Disconnects the bot. Another connection with the same token may begin afterwards.
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            warn!(bot = self.bot.key, "the task of a chat bot ended with an error: {error}");
+        }
+    }
 }
 
 async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
-    let mut tasks = JoinSet::new();
     let mut running: Vec<RunningBot> = Vec::new();
-    let mut answering = Vec::new();
+    let mut answering = JoinSet::new();
     let mut seen = None;
     loop {
         let config = context.config();
         if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
-            adapt(&context, &mut running, &mut tasks).await;
+            adapt(&context, &mut running).await;
             if !running.is_empty() && answering.is_empty() {
-                answering = [
-                    tasks.spawn(answers::post_answers(Arc::clone(&context))),
-                    tasks.spawn(asks::close::close_asks(Arc::clone(&context))),
-                ]
-                .into();
+                answering.spawn(answers::post_answers(Arc::clone(&context)));
+                answering.spawn(asks::close::close_asks(Arc::clone(&context)));
+                answering.spawn(waiting_note::keep_notes(Arc::clone(&context)));
             }
             seen = Some(config);
         }
         tokio::select! {
             () = tokio::time::sleep(CONFIG_CHECK_EVERY) => {}
             () = bot::stopped(&mut stopped) => break,
-            Some(ended) = tasks.join_next() => panic::log_panic("a chat bot", ended),
         }
     }
+    answering.shutdown().await;
     for running in &running {
         running.stop.send_replace(true);
     }
-    for task in answering {
-        task.abort();
+    for running in running {
+        running.stop().await;
     }
-    while tasks.join_next().await.is_some() {}
 }
 
 /// Starts and stops bots, so that exactly the bots of the config run.
-async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks: &mut JoinSet<()>) {
+async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>) {
     let config = context.config();
     let wanted = bots_of(&config.roster, &config.sources);
-    running.retain(|one| {
-        let is_wanted = wanted.iter().any(|(settings, _)| *settings == one.settings);
-        if !is_wanted {
-            one.stop.send_replace(true);
-        }
-        is_wanted
-    });
+    let is_unwanted = |one: &mut RunningBot| wanted.iter().all(|(settings, _)| *settings != one.settings);
+    for unwanted in running.extract_if(.., is_unwanted) {
+        unwanted.stop().await;
+    }
     for (settings, agents) in wanted {
         if let Some(one) = running.iter().find(|one| one.settings == settings) {
             one.bot.set_agents(agents);
@@ -138,13 +144,13 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>, tasks:
         };
         let (stop, stopped) = watch::channel(false);
         let (of_task, of_bot) = (Arc::clone(context), Arc::clone(&bot));
-        tasks.spawn(async move {
+        let task = tokio::spawn(async move {
             panic::restart_on_panic("a chat bot", || {
                 keep_connected(Arc::clone(&of_task), Arc::clone(&of_bot), stopped.clone())
             })
             .await;
         });
-        running.push(RunningBot { settings, bot, stop });
+        running.push(RunningBot { settings, bot, stop, task });
     }
     context.set_bots(running.iter().map(|one| Arc::clone(&one.bot)).collect());
     context.drop_other_bots().await;

@@ -17,6 +17,8 @@ use cowhand_store::{ChatEdit, Fired, audit};
 
 /// Wait before an edit is tried again while the firing is prepared.
 const PREPARING_PAUSE: Duration = Duration::from_millis(200);
+/// Number of such tries. Meanwhile, the platform sends no other message to the bot.
+const PREPARING_TRIES: u32 = 10;
 
 /// Result of a delivery. Except for a ping, the delivery is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,8 +105,8 @@ impl Fleet {
         })
     }
 
-    /// Replaces the text of a chat message whose job has not started. Returns false if the job has started or ended, or
-    /// if there is none.
+    /// Replaces the text of a chat message whose job has not started. Returns false if the job has started or ended, if
+    /// there is none, or if its firing is being prepared for longer than two seconds.
     pub(crate) async fn edit_delivery(
         &self,
         schedule: ScheduleId,
@@ -125,7 +127,7 @@ impl Fleet {
         let firing =
             Firing { agent, schedule: schedule_of_firing, key, due: None, firing_context: &context, zone };
         let prompt = firing.job(None, now).prompt;
-        loop {
+        for _ in 0..PREPARING_TRIES {
             let edit = (context.clone(), prompt.clone());
             match self.store().edit_chat_firing(schedule, key.clone(), edit, now).await? {
                 ChatEdit::Replaced => return Ok(true),
@@ -133,6 +135,7 @@ impl Fleet {
                 ChatEdit::Preparing => tokio::time::sleep(PREPARING_PAUSE).await,
             }
         }
+        Ok(false)
     }
 
     /// Returns whether the schedule accepts deliveries. A paused schedule does: its deliveries wait for the end of the

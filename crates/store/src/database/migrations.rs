@@ -57,6 +57,7 @@ macro_rules! migrations {
             36 "0036_" "chat",
             38 "0038_" "ask_replies",
             39 "0039_" "chat_files",
+            40 "0040_" "chat_inboxes",
             41 "0041_" "chat_surfaces",
         }
     };

@@ -16,6 +16,7 @@ use crate::{TestDb, at, new_job, on_both, with_schedule};
 
 on_both! {
     a_message_is_stored_once_and_handled_in_order,
+    the_time_up_to_which_messages_are_received_only_grows,
     an_edit_changes_only_a_message_that_is_not_handled,
     answers_are_found_by_conversation_message_and_author,
     an_ended_answer_does_not_change,
@@ -65,25 +66,39 @@ async fn a_message_is_stored_once_and_handled_in_order(db: TestDb) {
     assert!(store.receive_chat_message(BOT.into(), earlier.clone(), at(6)).await.unwrap());
     assert!(store.receive_chat_message("slack:B2".into(), other.clone(), at(7)).await.unwrap());
     assert!(!store.receive_chat_message(BOT.into(), later.clone(), at(8)).await.unwrap(), "delivered again");
-    let received = store.received_chat_messages(BOT.into(), 10).await.unwrap();
-    let ids: Vec<_> = received.iter().map(|received| (received.id.as_str(), received.received_at)).collect();
-    assert_eq!(ids, [("C1:1", at(6)), ("C1:2", at(5))]);
-    assert_eq!(received[0].message, earlier);
+    let first = async || store.first_open_chat_message(BOT.into(), "C1".into()).await.unwrap();
+    let open = async |bot: &str, id: &str| store.open_chat_message(bot.into(), id.into()).await.unwrap();
+    assert_eq!(store.open_chat_channels(BOT.into()).await.unwrap(), ["C1"]);
+    assert_eq!(first().await.as_deref(), Some("C1:1"));
+    let received = open(BOT, "C1:1").await.unwrap();
+    assert_eq!((received.received_at, received.message), (at(6), earlier.clone()));
 
     assert!(store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap());
+    assert_eq!(open(BOT, "C1:1").await, None);
     assert!(!store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap());
     assert!(
         !store.receive_chat_message(BOT.into(), earlier, at(9)).await.unwrap(),
         "handled, and delivered again"
     );
-    assert_eq!(store.received_chat_messages(BOT.into(), 10).await.unwrap().len(), 1);
-    let channels = store.chat_channels(BOT.into(), at(0)).await.unwrap();
+    assert_eq!(first().await.as_deref(), Some("C1:2"));
+    let channels = store.chat_channels(BOT.into(), at(0), 10).await.unwrap();
     let channels: Vec<_> = channels.iter().map(|seen| (seen.place.channel.as_str(), seen.sent_at)).collect();
     assert_eq!(channels, [("C1", at(2))], "the newest message, and only of this bot");
-    assert!(store.chat_channels(BOT.into(), at(3)).await.unwrap().is_empty());
+    assert!(store.chat_channels(BOT.into(), at(3), 10).await.unwrap().is_empty());
 
     assert_eq!(store.forget_chat_messages(at(100)).await.unwrap(), 1, "only the handled message");
-    assert_eq!(store.received_chat_messages("slack:B2".into(), 10).await.unwrap()[0].message, other);
+    assert_eq!(open("slack:B2", "C2:1").await.unwrap().message, other);
+    assert!(store.chat_channels(BOT.into(), at(0), 10).await.unwrap().is_empty());
+}
+
+async fn the_time_up_to_which_messages_are_received_only_grows(db: TestDb) {
+    let store = db.open().await;
+    let until = async || store.chat_received_until(BOT.into()).await.unwrap();
+    assert_eq!(until().await, None);
+    for (set, expected) in [(5, 5), (3, 5), (8, 8)] {
+        store.set_chat_received_until(BOT.into(), at(set)).await.unwrap();
+        assert_eq!(until().await, Some(at(expected)));
+    }
 }
 
 async fn an_edit_changes_only_a_message_that_is_not_handled(db: TestDb) {
@@ -91,7 +106,8 @@ async fn an_edit_changes_only_a_message_that_is_not_handled(db: TestDb) {
     store.receive_chat_message(BOT.into(), message("C1:1", "C1", 1), at(5)).await.unwrap();
     let edited = ChatMessage { text: "new".into(), ..message("C1:1", "C1", 1) };
     assert!(store.edit_chat_message(BOT.into(), edited.clone()).await.unwrap());
-    assert_eq!(store.received_chat_messages(BOT.into(), 1).await.unwrap()[0].message.text, "new");
+    let open = store.open_chat_message(BOT.into(), "C1:1".into()).await.unwrap();
+    assert_eq!(open.unwrap().message.text, "new");
     store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap();
     assert!(!store.edit_chat_message(BOT.into(), edited.clone()).await.unwrap());
     let unknown = ChatMessage { id: "C1:9".into(), ..edited };
@@ -129,7 +145,7 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
         answer(schedule, "C1:3", "slack C1/3", 3),
     );
     for answer in [&second, &first, &other, &first] {
-        store.open_chat_answer(answer.clone()).await.unwrap();
+        store.open_chat_answer(answer.clone(), None).await.unwrap();
     }
     let coder = || first.agent.clone();
     let mut open = store.open_chat_conversations().await.unwrap();
@@ -139,16 +155,18 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
     assert_eq!(first_open().await, Some(first.clone()));
 
     // A progress of the posts means that the sender no longer waits.
-    let without_note = async || {
-        let answers = store.chat_answers_without_note(at(3), 10).await.unwrap();
+    let waiting = async || {
+        let answers = store.waiting_chat_answers(at(3), 10).await.unwrap();
         answers.into_iter().map(|answer| answer.origin.message).collect::<Vec<_>>()
     };
-    assert_eq!(without_note().await, ["C1:1", "C1:2"]);
+    assert_eq!(waiting().await, ["C1:1", "C1:2"]);
     let progress = AnswerProgress { posted: 1, ..AnswerProgress::default() };
     store.save_chat_answer(schedule, first.key.clone(), progress.clone(), "n1".into()).await.unwrap();
-    assert_eq!(without_note().await, ["C1:2"]);
-    store.save_waiting_note(schedule, second.key.clone(), "C1:77".into()).await.unwrap();
-    assert!(without_note().await.is_empty());
+    assert_eq!(waiting().await, ["C1:2"]);
+    let save_note =
+        async |key: &FiringKey| store.save_waiting_note(schedule, key.clone(), "C1:77".into()).await.unwrap();
+    assert!(save_note(&second.key).await);
+    assert!(!save_note(&first.key).await, "a note after the begin of the answer would stay");
     let saved = ChatAnswer { progress, node: Some("n1".into()), ..first.clone() };
     assert_eq!(store.chat_answer(schedule, first.key.clone()).await.unwrap(), Some(saved.clone()));
 
@@ -182,11 +200,11 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
 async fn an_ended_answer_does_not_change(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let ended = answer(schedule, "C1:1", "slack C1", 1);
-    store.open_chat_answer(ended.clone()).await.unwrap();
+    store.open_chat_answer(ended.clone(), None).await.unwrap();
     store.end_chat_answer(schedule, ended.key.clone(), at(2)).await.unwrap();
     let progress = AnswerProgress { posted: 9, ..AnswerProgress::default() };
     store.save_chat_answer(schedule, ended.key.clone(), progress, "n1".into()).await.unwrap();
-    store.open_chat_answer(ended.clone()).await.unwrap();
+    store.open_chat_answer(ended.clone(), None).await.unwrap();
     assert_eq!(store.chat_answer(schedule, ended.key.clone()).await.unwrap(), Some(ended));
     assert!(store.open_chat_conversations().await.unwrap().is_empty());
 }
@@ -216,6 +234,8 @@ async fn one_node_has_a_bot(db: TestDb) {
     assert_eq!(state().await.1, ChatBotState::Stopped);
     assert!(hold_at("n2", 3).await);
     assert_eq!(state().await.0, "n2");
+    let is_of = async |node: &str| store.is_chat_bot_of("b".into(), node.into()).await.unwrap();
+    assert_eq!((is_of("n1").await, is_of("n2").await), (false, true));
     assert!(!hold_at("n1", 32).await);
     assert!(hold_at("n1", 33).await, "its lease has expired");
     store.drop_chat_bot("b".into()).await.unwrap();

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::FakeDiscord;
 use super::state::{FakeDiscordState, GatewayOrder};
+use super::{BOT_TOKEN, FakeDiscord};
 
 /// Fault in the handling of the next requests that match.
 #[derive(Debug, Clone)]
@@ -68,6 +68,11 @@ impl FakeDiscord {
         state.token = None;
         state.order(|| GatewayOrder::Close(4004, "Authentication failed."));
         state.sessions.clear();
+    }
+
+    /// Accepts the token again.
+    pub fn accept_token(&self) {
+        self.lock().token = Some(BOT_TOKEN);
     }
 
     /// Switches the message content intent off.

@@ -46,9 +46,11 @@ impl FakeDiscordState {
 
     pub(super) fn channel_json(&self, id: &str) -> Value {
         let channel = &self.channels[id];
+        let last_message = self.messages.iter().rev().find(|(_, message)| message.channel == id);
+        let last_message = last_message.map(|(id, _)| id.to_string());
         if let Some(recipient) = &channel.recipient {
             let recipients = [self.user_json(recipient)];
-            return json!({ "id": id, "type": 1, "last_message_id": null, "recipients": recipients });
+            return json!({ "id": id, "type": 1, "last_message_id": last_message, "recipients": recipients });
         }
         let mut value = json!({
             "id": id,
@@ -60,7 +62,7 @@ impl FakeDiscordState {
             "permission_overwrites": [],
             "nsfw": false,
             "topic": null,
-            "last_message_id": null,
+            "last_message_id": last_message,
             "rate_limit_per_user": 0,
         });
         if channel.parent.is_some() {

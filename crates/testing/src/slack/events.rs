@@ -36,6 +36,7 @@ pub(crate) fn add_message(workspace: &Arc<FakeWorkspace>, channel: &str, mut mes
         if let Some(thread) = message["thread_ts"].as_str().map(str::to_owned) {
             let parent = state.message(channel, &thread).unwrap();
             parent["thread_ts"] = json!(thread);
+            parent["latest_reply"] = json!(ts);
             parent["reply_count"] = json!(parent["reply_count"].as_u64().unwrap_or(0) + 1);
         }
         state.channels.get_mut(channel).unwrap().messages.push(message.clone());

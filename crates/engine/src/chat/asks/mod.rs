@@ -11,8 +11,6 @@ pub(super) mod reply;
 
 use cowhand_chat::{Button, ButtonStyle};
 use cowhand_core::ask::{Answered, Ask, AskId, AskState, AskSubject};
-use cowhand_core::chat::ChatPlatform;
-use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::id::AgentName;
 
 use super::bot::Bot;
@@ -36,11 +34,6 @@ fn buttons_of(ask: &Ask) -> Vec<Button> {
 }
 
 impl ChatContext {
-    /// Returns the settings of an agent on a platform.
-    fn chat_of(&self, agent: &AgentName, platform: ChatPlatform) -> Option<PlatformChat> {
-        self.fleet.roster().agent(agent)?.chat.as_ref()?.on(platform).cloned()
-    }
-
     /// Returns whether the agent talks through this bot.
     fn is_bot_of(&self, bot: &Bot, agent: &AgentName) -> bool {
         self.bot_of(agent, bot.platform).is_some_and(|own| own.key == bot.key)

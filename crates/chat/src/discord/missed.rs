@@ -1,0 +1,44 @@
+//! Messages of a channel and of its threads since some time.
+
+use cowhand_core::chat::{ChatMessage, ChatPlace};
+use jiff::Timestamp;
+
+use super::directory::Directory;
+use super::history::{history, time_of_id};
+use super::rest::{DiscordRest, RestError};
+
+/// Returns at most `limit` messages that were sent after `after`, the oldest first. A channel or thread whose last
+/// message is older, according to the gateway, is not read.
+pub(super) async fn missed(
+    rest: &DiscordRest,
+    directory: &Directory,
+    channel: &ChatPlace,
+    threads: &[String],
+    after: Timestamp,
+    limit: usize,
+) -> Result<Vec<ChatMessage>, RestError> {
+    let is_quiet = |id: &str| {
+        let last_message = directory.last_message_at_begin(id);
+        last_message.and_then(|message| time_of_id(&message)).is_some_and(|time| time <= after)
+    };
+    let mut missed = Vec::new();
+    if !is_quiet(&channel.channel) {
+        // A thread can be listed in the config as a channel.
+        let place = directory.place(rest, channel.space.clone(), &channel.channel).await?;
+        missed = history(rest, directory, &place, Some(after), None, limit).await?;
+    }
+    let mut of_channel = directory.threads_of(&channel.channel);
+    of_channel.extend(threads.iter().filter(|&thread| !directory.is_known(thread)).cloned());
+    for thread in of_channel.into_iter().filter(|thread| !is_quiet(thread)) {
+        let place = ChatPlace { thread: Some(thread), ..channel.clone() };
+        match history(rest, directory, &place, Some(after), None, limit).await {
+            Ok(messages) => missed.extend(messages),
+            // The thread was deleted, or the bot may no longer read it.
+            Err(RestError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    missed.sort_by(|one, other| (one.sent_at, &one.id).cmp(&(other.sent_at, &other.id)));
+    missed.drain(..missed.len().saturating_sub(limit));
+    Ok(missed)
+}

@@ -1,0 +1,71 @@
+//! Messages that are sent while no daemon is connected.
+
+use cowhand_testing::discord;
+
+use crate::reliable::{PRINT_TEXT, helper, to_discord_bot, to_slack_bot};
+use crate::scene::{ANN, SLACK_CHANNEL, Scene};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missed_messages_of_all_places_are_answered_in_order() {
+    let scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
+    // Messages from before the bot was there are not answered.
+    scene.mention_on_discord("too early");
+    scene.start();
+    scene.connected().await;
+    let answered = scene.mention_on_slack("known thread");
+    scene.wait_for_slack("known thread").await;
+    scene.slack.say_direct(ANN, "known person");
+    let direct = scene.slack.direct_channel(ANN);
+    let contains = |text: &'static str| {
+        move |post: &serde_json::Value| post["text"].as_str().is_some_and(|posted| posted.contains(text))
+    };
+    scene.slack.wait_for_post(&direct, contains("known person")).await;
+    let (direct_on_discord, _) = scene.discord.say_direct(discord::USER_ID, "known person");
+    scene.discord.wait_for_answers(&direct_on_discord, 1).await;
+    scene.wait_until_answered();
+    scene.kill_daemon();
+
+    // The channel on Discord never had a message while a daemon was there.
+    scene.mention_on_discord("missed 1");
+    for number in 0..250 {
+        scene.slack.say(SLACK_CHANNEL, ANN, &format!("not for the bot {number}"));
+        scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, &format!("not for the bot {number}"));
+    }
+    scene.mention_on_discord("missed 2");
+    scene.mention_on_slack("missed 1");
+    let parent = scene.slack.say(SLACK_CHANNEL, ANN, "a thread of people");
+    scene.slack.say_in_thread(SLACK_CHANNEL, &parent, ANN, &to_slack_bot("missed in a new thread"));
+    scene.slack.say_in_thread(SLACK_CHANNEL, &answered, ANN, "missed in the known thread");
+    scene.slack.say_direct(ANN, "missed directly");
+    scene.discord.say_direct(discord::USER_ID, "missed directly");
+    let thread = scene.discord.create_thread(discord::CHANNEL_ID, "new");
+    scene.discord.say(&thread, discord::USER_ID, &to_discord_bot("missed in a new thread"));
+    // The first calls fail; they are tried again.
+    scene.slack.fail("conversations.history", 5);
+    scene.discord.fail(&format!("GET /channels/{}/messages", discord::CHANNEL_ID), 5, 500);
+    scene.start();
+    scene.connected().await;
+    // New messages do not overtake the missed ones.
+    scene.mention_on_slack("live");
+    scene.mention_on_discord("live");
+    scene.wait_for_slack("live").await;
+    scene.wait_for_discord("live").await;
+    scene.slack.wait_for_post(&direct, contains("missed directly")).await;
+    scene.discord.wait_for_answers(&direct_on_discord, 2).await;
+    scene.discord.wait_for_answers(&thread, 1).await;
+    scene.wait_until_answered();
+    for text in ["missed in a new thread", "missed in the known thread"] {
+        scene.assert_posted_once(text);
+    }
+    let order = |texts: Vec<String>| {
+        let position = |text: &str| texts.iter().position(|post| post.trim().ends_with(text));
+        let positions = ["missed 1", "live"].map(position);
+        assert!(positions[0].is_some() && positions[0] < positions[1], "{texts:#?}");
+        assert_eq!(position("too early"), None, "{texts:#?}");
+    };
+    order(scene.slack_posts().iter().map(|post| post["text"].as_str().unwrap().to_owned()).collect());
+    let on_discord: Vec<String> = scene.discord_posts().into_iter().map(|post| post.content).collect();
+    assert_eq!(on_discord, ["missed 1", "missed 2", "live"]);
+    order(on_discord);
+    assert_eq!(scene.jobs().len(), 3 + 8 + 2);
+}
