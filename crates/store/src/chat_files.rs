@@ -9,7 +9,7 @@ use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {
-    FILE_OF_KEY = same "select number from chat_files where job_id = $1 and key = $2";
+    FILE_OF_KEY = same "select number, name from chat_files where job_id = $1 and key = $2";
     COUNT_FILES = same "select count(*) as files from chat_files where job_id = $1";
     ADD_FILE = same "insert into chat_files (job_id, number, key, node, name, message, after_line, created_at) \
         values ($1, $2, $3, $4, $5, $6, $7, $8)";
@@ -50,6 +50,13 @@ pub enum FileSent {
 }
 
 impl Store {
+    /// Returns the name of the file that an earlier request with this key has sent; `None` if there was none.
+    pub async fn chat_file_of_key(&self, job: JobId, key: String) -> Result<Option<String>, StoreError> {
+        let row =
+            self.read(move |tx| Box::pin(async move { tx.one(FILE_OF_KEY, args![job.as_str(), key]).await }));
+        row.await?.map(|row| row.get("name")).transpose()
+    }
+
     /// Stores a file that a running attempt sends, unless the job has `max` files. The number of `file` is not used.
     pub async fn send_chat_file(
         &self,

@@ -97,6 +97,8 @@ async fn job_token_opens_only_endpoints_of_its_job() {
         ("report", json!({"outcome": "done", "summary": "x"}), "the field `attempt` is missing"),
         ("followups", json!({"key": "k", "prompt": "x"}), "the field `attempt` is missing"),
         ("asks", json!({"key": "k", "question": "x"}), "the field `attempt` is missing"),
+        ("files", json!({"key": "k", "file_path": "x"}), "the field `attempt` is missing"),
+        ("files", json!({"attempt": 1, "key": "k", "file_path": "x"}), "answers no chat message"),
         (
             "followups",
             json!({"attempt": 1, "key": "k", "prompt": "x", "agent": "../x"}),

@@ -73,6 +73,7 @@ async fn refusal_names_missing_field() {
         ("report", json!({"outcome": "done", "summary": "x"})),
         ("followups", json!({"key": "k", "prompt": "x"})),
         ("asks", json!({"key": "k", "question": "x"})),
+        ("files", json!({"key": "k", "file_path": "x"})),
     ] {
         let asked = scene.ask("POST", &format!("/api/v1/jobs/{id}/{path}")).bearer_auth(&token);
         let (code, said) = answer(asked.body(body.to_string())).await;

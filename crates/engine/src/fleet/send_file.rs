@@ -1,10 +1,10 @@
 //! Sends files of agents into the chats that their jobs answer: checks and copies a file, and stores that it has to be
 //! posted. The answer posts it (`chat/sent_files.rs`).
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use cowhand_core::chat::sending::{MAX_SENT_FILES, MAX_SENT_MESSAGE_CHARS, SendRe
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
 use tokio::time::{Instant, sleep};
+use tracing::warn;
 
 use super::{Fleet, FleetError};
 use crate::state::StateFolder;
@@ -55,19 +56,33 @@ impl Fleet {
             return Err(no_attempt());
         }
         let written = written_bytes(&Attempt::new(self.state_folder().path(), job.id(), attempt));
-        let file = self.copied(&job, attempt, request).await.map_err(FleetError::SendRefused)?;
+        if let Some(name) = self.store().chat_file_of_key(job.id().clone(), request.key.clone()).await? {
+            return Ok(name);
+        }
+        let answer = self.store().chat_answer_of_job(job.id().clone()).await?;
+        let platform = answer.ok_or(FleetError::SendRefused(SendRefused::NoChat))?.origin.platform;
+        let location = self.store().location_of_attempt(job.id().clone(), attempt).await?;
+        let location = location.filter(|location| location.node == self.engine.home.node);
+        let location = location.ok_or(FleetError::SendRefused(SendRefused::Elsewhere))?;
+        let max_bytes = max_sent_bytes(platform);
+        let file = self.copied(&job, location.directory, max_bytes, request).await;
+        let file = file.map_err(FleetError::SendRefused)?;
         fault::point("chat_file_copied");
         let after_line = self.lines_before(&job, written).await;
-        let name = file.name.clone();
+        let (name, content) = (file.name.clone(), self.state_folder().sent_file(job.id(), &file.key));
         let file = SentFile { after_line, ..file };
-        match self.store().send_chat_file(file, attempt, MAX_SENT_FILES).await? {
+        let refused = match self.store().send_chat_file(file, attempt, MAX_SENT_FILES).await? {
             FileSent::Made(_) => {
                 self.engine.sent_files.fetch_add(1, Ordering::Release);
-                Ok(name)
+                return Ok(name);
             }
-            FileSent::TooMany => Err(FleetError::SendRefused(SendRefused::TooMany)),
-            FileSent::NotRunning => Err(no_attempt()),
+            FileSent::TooMany => FleetError::SendRefused(SendRefused::TooMany),
+            FileSent::NotRunning => no_attempt(),
+        };
+        if let Err(error) = run_blocking(move || fs::remove_file(content)).await {
+            warn!(job = %job.id(), "cannot remove the copy of a file that was not accepted: {error}");
         }
+        Err(refused)
     }
 
     /// Returns a number that changes whenever a job on this node sends a file.
@@ -76,12 +91,14 @@ impl Fleet {
     }
 
     /// Checks the file, and copies it into the folder of the job.
-    async fn copied(&self, job: &Job, attempt: u32, request: FileToSend) -> Result<SentFile, SendRefused> {
+    async fn copied(
+        &self,
+        job: &Job,
+        directory: PathBuf,
+        max_bytes: u64,
+        request: FileToSend,
+    ) -> Result<SentFile, SendRefused> {
         let FileToSend { key, path, name, message } = request;
-        let unknown = |error: &dyn std::fmt::Display| SendRefused::NotReadable {
-            path: path.clone(),
-            reason: error.to_string(),
-        };
         if path.is_empty() {
             return Err(SendRefused::NoPath);
         }
@@ -89,20 +106,13 @@ impl Fleet {
         if length > MAX_SENT_MESSAGE_CHARS {
             return Err(SendRefused::LongMessage(length));
         }
-        let store = self.store();
-        let answer = store.chat_answer_of_job(job.id().clone()).await.map_err(|error| unknown(&error))?;
-        let platform = answer.ok_or(SendRefused::NoChat)?.origin.platform;
-        let location = store.location_of_attempt(job.id().clone(), attempt).await;
-        let location = location.map_err(|error| unknown(&error))?;
-        let directory = location.filter(|location| location.node == self.engine.home.node);
-        let directory = directory.ok_or(SendRefused::Elsewhere)?.directory;
         let redactor = self.redactor_of(job);
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| path.clone());
         let name = safe_name(&redactor.redact(&name));
         let message = redactor.redact(&message).into_owned();
         let (state, id, file_key) = (self.state_folder().clone(), job.id().clone(), key.clone());
         run_blocking(move || {
-            let content = read(&directory, &path, max_sent_bytes(platform))?;
+            let content = read(&directory, &path, max_bytes)?;
             let content = match String::from_utf8(content) {
                 Ok(text) => redactor.redact(&text).into_owned().into_bytes(),
                 Err(error) => error.into_bytes(),
@@ -177,7 +187,6 @@ fn write(state: &StateFolder, job: &JobId, key: &str, content: &[u8]) -> io::Res
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
