@@ -15,6 +15,11 @@ use crate::word::written_as;
 /// Default time that an agent waits for an answer.
 pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 
+/// Maximum number of options of a question.
+pub const MAX_ASK_OPTIONS: usize = 10;
+/// Maximum length of an option. It is the label of a button.
+pub const MAX_ASK_OPTION_CHARS: usize = 75;
+
 /// Maximum total answer wait that does not count for the time limit of an attempt. If the `ask_timeout` of the agent is
 /// longer, that timeout is the maximum. Without a maximum, an agent that asks again and again would never reach its
 /// time limit.
@@ -59,12 +64,12 @@ pub struct Ask {
 #[schemars(rename = "Asked")]
 pub enum AskSubject {
     /// Permission to use this tool with this input. Known secrets are masked.
-    Tool {
-        tool: String,
-        input: Value,
-    },
+    Tool { tool: String, input: Value },
     Question {
         question: String,
+        /// Answers that the agent proposes. Every other text is an answer, too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<String>,
     },
 }
 
@@ -202,6 +207,11 @@ pub struct Denial {
 }
 
 impl AskSubject {
+    /// Returns a question without options.
+    pub fn question(question: &str) -> Self {
+        Self::Question { question: question.to_owned(), options: Vec::new() }
+    }
+
     /// Returns a short label: the tool, or `question`.
     pub fn label(&self) -> &str {
         match self {
@@ -327,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_overdue_ask_has_expired() {
-        let open = ask(AskSubject::Question { question: "Which?".to_owned() });
+        let open = ask(AskSubject::question("Which?"));
         assert_eq!(open.clone().seen_at(at(9)).state, AskState::Open);
         let expired = AskState::Expired { answered_at: at(10) };
         assert_eq!(open.seen_at(at(10)).state, expired);
@@ -339,7 +349,7 @@ mod tests {
         let open = |from, until| Ask {
             asked_at: at(from),
             expires_at: at(until),
-            ..ask(AskSubject::Question { question: "Which?".into() })
+            ..ask(AskSubject::question("Which?"))
         };
         let over = |from, to| Ask { state: AskState::Ended { answered_at: at(to) }, ..open(from, 900) };
         for (asks, expected) in [
@@ -361,7 +371,7 @@ mod tests {
     #[test]
     fn answers() {
         let tool = AskSubject::Tool { tool: "Bash".into(), input: json!({ "command": "ls" }) };
-        let question = AskSubject::Question { question: "Which?".into() };
+        let question = AskSubject::question("Which?");
         let (allow, deny) =
             (AskAnswer::Allow { message: None }, AskAnswer::Deny { message: Some("no".into()) });
         let text = AskAnswer::Text("that".into());

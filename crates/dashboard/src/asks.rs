@@ -64,7 +64,7 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
                     @if text.len() <= 600 { (elements::block(&text)) }
                     @else { details data-keep=(ask.id) { summary { code.any { (summary_of(input)) } } (elements::block(&text)) } }
                 }
-                AskSubject::Question { question } => { p.pre { (Text(question)) } }
+                AskSubject::Question { question, .. } => { p.pre { (Text(question)) } }
             }
             @if let AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) = &ask.state { (answer(answered)) }
             @if is_open { (buttons(ask)) }
@@ -115,7 +115,14 @@ fn buttons(ask: &Ask) -> Markup {
                 button data-post=(address) data-answer="deny" data-said="The ask is denied." { "Deny" }
             }
         },
-        AskSubject::Question { .. } => html! {
+        AskSubject::Question { options, .. } => html! {
+            @if !options.is_empty() {
+                div.buttons.script {
+                    @for option in options {
+                        button data-post=(address) data-answer="text" data-message=(option) data-said="The answer is sent." { (Text(option)) }
+                    }
+                }
+            }
             form.inline.script data-post=(address) data-said="The answer is sent." {
                 input type="hidden" name="answer" value="text";
                 input.grow name="message" aria-label="Your answer" placeholder="Your answer" autocomplete="off" required;
@@ -173,7 +180,13 @@ mod tests {
         let html = of_job(&[answered]).into_string();
         assert!(html.contains("&lt;i&gt;jo") && html.contains("&lt;u&gt;no"), "{html}");
         assert!(!html.contains("data-answer"), "{html}");
-        let question = of_job(&[ask(AskSubject::Question { question: "<h1>Which?".into() })]).into_string();
+        let asked = AskSubject::Question { question: "<h1>Which?".into(), options: vec!["\"<b>main".into()] };
+        let question = of_job(&[ask(asked)]).into_string();
+        assert!(
+            question.contains("data-answer=\"text\" data-message=\"&quot;&lt;b&gt;main\"")
+                && question.contains(">&quot;&lt;b&gt;main<"),
+            "{question}"
+        );
         assert!(question.contains("&lt;h1&gt;Which?") && question.contains("name=\"message\""), "{question}");
         assert_eq!(waiting(&[]).into_string(), "");
     }

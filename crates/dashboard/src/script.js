@@ -141,7 +141,7 @@
       for (const details of $$('details[data-keep]', part)) if (opened.includes(details.dataset.keep)) details.open = true;
     };
   }
-  const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent} ${element.dataset.answer ?? ''}`;
+  const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent} ${element.dataset.answer ?? ''} ${element.dataset.message ?? ''}`;
 
   // ---- Events. A hidden page closes its connection, because a browser opens at most six connections to a server and
   // there may be many tabs.
@@ -306,7 +306,7 @@
     if (!button) return;
     if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
     if ('closes' in button.dataset) button.closest('dialog').close();
-    if (button.dataset.post && (!button.dataset.confirm || await confirmAction(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer } : {});
+    if (button.dataset.post && (!button.dataset.confirm || await confirmAction(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer, message: button.dataset.message } : {});
   });
   document.addEventListener('submit', (submit) => {
     const form = submit.target;

@@ -116,7 +116,7 @@ mod tests {
             agent: "coder".parse().unwrap(),
             schedule: None,
             attempt: 1,
-            what: AskSubject::Question { question: "Which?".to_owned() },
+            what: AskSubject::question("Which?"),
             asked_at: at(0).wall,
             expires_at: at(10_000).wall,
             state,

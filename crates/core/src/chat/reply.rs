@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_question_is_the_text() {
-        let question = AskSubject::Question { question: "Which?".into() };
+        let question = AskSubject::question("Which?");
         for (text, expected) in [("  main\n", Some("main")), ("no", Some("no")), (" ", None)] {
             let expected = expected.map(|text| AskAnswer::Text(text.to_owned()));
             assert_eq!(answer_of_reply(&question, text), expected, "{text:?}");

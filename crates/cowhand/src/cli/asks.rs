@@ -161,7 +161,7 @@ pub(super) fn describe(ask: &Ask) -> String {
             let command = input.get("command").and_then(serde_json::Value::as_str);
             format!("{tool} {}", command.map_or_else(|| input.to_string(), str::to_owned))
         }
-        AskSubject::Question { question } => question.clone(),
+        AskSubject::Question { question, .. } => question.clone(),
     }
 }
 
@@ -192,7 +192,12 @@ fn print_ask(ask: &Ask) {
             print::line(plain(tool));
             print::line(plain(&serde_json::to_string_pretty(input).unwrap_or_default()));
         }
-        AskSubject::Question { question } => print::line(plain(question)),
+        AskSubject::Question { question, options } => {
+            print::line(plain(question));
+            for option in options {
+                print::line(format!("- {}", plain(option)));
+            }
+        }
     }
     if ask.state == AskState::Open {
         let id = &ask.id;

@@ -88,6 +88,7 @@ async fn prepared() -> Scene {
     let push = "git push # @everyone <!channel> canary-in-an-input";
     scene.write("call-push", &bash(push));
     scene.write("call-which", &json!({"question": "Which **branch**?"}).to_string());
+    scene.write("call-choice", &json!({"question": "Which?", "options": ["main", "old"]}).to_string());
     scene
 }
 
@@ -127,7 +128,7 @@ fn discord_buttons(message: &FakeDiscordMessage) -> Vec<String> {
 }
 
 fn of_ask(values: impl Iterator<Item = String>) -> Vec<String> {
-    values.filter(|value| value.starts_with("allow:") || value.starts_with("deny:")).collect()
+    values.filter(|value| ["allow:", "deny:", "option-"].iter().any(|kind| value.starts_with(kind))).collect()
 }
 
 impl Scene {
@@ -245,6 +246,8 @@ async fn operator_allows_or_denies_by_button() {
     scene.say_on_discord(&bob, "call-push");
     let ask = scene.discord_ask().await;
     let deny = format!("deny:{}", scene.open_ask());
+    let told = scene.press(OLGA, ask_ts, &deny).await;
+    assert!(told.contains("belongs to no ask"), "the ask is on the other platform: {told}");
     assert!(ask.content.contains("@\u{200b}everyone <!channel> ***") && !ask.mentions_everyone, "{ask:?}");
     let told = scene.discord.press(&bob, discord::CHANNEL_ID, &ask.id, &deny).await;
     assert!(told.contains("Only operators"), "{told}");
@@ -281,11 +284,29 @@ async fn operator_answers_by_reply() {
 
     scene.say_on_discord(ALICE, "asker: call-which");
     let ask = scene.discord_ask().await;
-    scene.say_on_discord(ALICE, "good morning");
+    scene.say_on_discord(ALICE, "asker: good morning");
     scene.discord_post(|message| message.content.contains("no reply to the message of")).await;
     scene.discord.reply_to(&ask.id, ALICE, "develop", true);
     scene.discord_closed(&ask, "was answered by alice").await;
     scene.discord_post(|message| message.content.contains("\"text\":\"develop\"")).await;
+
+    scene.say_on_discord(ALICE, "asker: call-choice");
+    let ask = scene.discord_ask().await;
+    let id = scene.open_ask();
+    let options = [1, 2].map(|number| format!("option-{number}:{id}"));
+    assert_eq!(discord_buttons(&ask), [&options[..], &[format!("deny:{id}")]].concat());
+    for (value, expected) in [
+        (format!("option-3:{id}"), "belongs to no ask"),
+        (format!("option-0:{id}"), "belongs to no ask"),
+        (format!("option-x:{id}"), "unknown button"),
+        (format!("allow:{id}"), "This ask is a question"),
+        (options[1].clone(), ": old"),
+    ] {
+        let told = scene.discord.press_forged(ALICE, discord::CHANNEL_ID, &ask.id, &value).await;
+        assert!(told.contains(expected), "{value}: {told}");
+    }
+    scene.discord_closed(&ask, "was answered by alice").await;
+    scene.discord_post(|message| message.content.contains("\"text\":\"old\"")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -166,10 +166,14 @@ fn asks_are_shown_and_answered_by_verbs() {
     assert_eq!((audit.matches("ask:made").count(), audit.matches("ask:answered").count()), (3, 2), "{audit}");
     let inside = scene.command(&["approve", &id]).env("COWHAND_JOB_ID", &one).output().unwrap();
     assert_eq!(inside.status.code(), Some(5));
+    let with_options =
+        |options: &[&str]| json!({"attempt": 1, "key": "o", "question": "Which?", "options": options});
     for (path, given, expected) in [
         (format!("jobs/{one}/asks"), json!({"attempt": 2, "key": "k", "question": "Which?"}), 409),
         (format!("jobs/{one}/asks"), json!({"attempt": 1, "key": "", "question": "Which?"}), 400),
         (format!("jobs/{one}/asks"), json!({"attempt": 1, "key": "k"}), 400),
+        (format!("jobs/{one}/asks"), with_options(&["a\nb"]), 400),
+        (format!("jobs/{one}/asks"), with_options(&["x"; 11]), 400),
         (format!("asks/{id}/answer"), json!({}), 400),
         (format!("asks/{id}/answer"), json!({"answer": "text"}), 400),
         ("asks/x/answer".to_owned(), json!({"answer": "allow"}), 400),

@@ -27,6 +27,8 @@ pub(super) enum ButtonValue {
 pub(super) enum AskChoice {
     Allow,
     Deny,
+    /// The option of a question with this number. The first option has number 1.
+    Option(u8),
 }
 
 /// The value of a press is not one that cowhand has posted.
@@ -41,6 +43,7 @@ impl fmt::Display for ButtonValue {
             Self::Stop(job) => write!(f, "stop:{job}"),
             Self::Answer(ask, AskChoice::Allow) => write!(f, "allow:{ask}"),
             Self::Answer(ask, AskChoice::Deny) => write!(f, "deny:{ask}"),
+            Self::Answer(ask, AskChoice::Option(number)) => write!(f, "option-{number}:{ask}"),
         }
     }
 }
@@ -57,7 +60,10 @@ impl FromStr for ButtonValue {
             "stop" => Self::Stop(job()?),
             "allow" => Self::Answer(ask()?, AskChoice::Allow),
             "deny" => Self::Answer(ask()?, AskChoice::Deny),
-            _ => return Err(UnknownButton),
+            _ => {
+                let number = kind.strip_prefix("option-").and_then(|number| number.parse().ok());
+                Self::Answer(ask()?, AskChoice::Option(number.ok_or(UnknownButton)?))
+            }
         })
     }
 }

@@ -202,8 +202,10 @@ pub(crate) fn redacted_subject(subject: AskSubject, redactor: &Redactor) -> AskS
             redactor.redact_value(&mut input);
             AskSubject::Tool { tool: redactor.redact(&tool).into_owned(), input }
         }
-        AskSubject::Question { question } => {
-            AskSubject::Question { question: redactor.redact(&question).into_owned() }
+        AskSubject::Question { question, options } => {
+            let redact = |text: String| redactor.redact(&text).into_owned();
+            let options = options.into_iter().map(redact).collect();
+            AskSubject::Question { question: redact(question), options }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A running fleet: the interface of the library, which the program itself uses. The crate `cowhand` has an example.
 
-mod ask;
+pub(crate) mod ask;
 mod deliver;
 mod enable;
 mod events;
@@ -60,7 +60,6 @@ pub use crate::error::{FleetError, Unready, WriteProblem};
 pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
-pub(crate) use ask::redacted_subject;
 pub use deliver::Delivered;
 pub use events::Subscription;
 pub use find_item::find_item;

@@ -103,7 +103,7 @@ async fn a_clock_step_back_does_not_lengthen_waits(db: TestDb) {
     let (store, clock) = with_clock(&db).await;
     let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
     store.claim(job.clone(), 1, "node-a".into(), HOUR, clock.now()).await.unwrap();
-    let what = AskSubject::Question { question: "Shall I?".into() };
+    let what = AskSubject::question("Shall I?");
     let key = "k".to_owned();
     store.make_ask(job.clone(), 1, key, what, at(600), clock.now()).await.unwrap();
     let state = async || {

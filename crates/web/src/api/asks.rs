@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskState, AskSubject};
+use cowhand_core::ask::{
+    Ask, AskAnswer, AskId, AskName, AskState, AskSubject, MAX_ASK_OPTION_CHARS, MAX_ASK_OPTIONS,
+};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,6 +71,10 @@ pub struct AskRequest {
     #[serde(skip_serializing_if = "Value::is_null")]
     pub input: Value,
     pub question: Option<String>,
+    /// Answers that the question proposes, each one line of at most 75 characters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub options: Vec<String>,
 }
 
 /// Immediate reply to the agent. With `asked`, the agent has to wait for the answer.
@@ -174,6 +180,23 @@ pub(super) async fn answer(
     Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
 }
 
+/// Checks the options of a question. Each becomes a button.
+fn check_options(options: Vec<String>) -> Result<Vec<String>, ApiProblem> {
+    if options.len() > MAX_ASK_OPTIONS {
+        return Err(ApiProblem::bad_request(format!("`options` has at most {MAX_ASK_OPTIONS} items")));
+    }
+    let is_usable = |option: &String| {
+        let is_short = option.chars().count() <= MAX_ASK_OPTION_CHARS;
+        is_short && !option.trim().is_empty() && !option.chars().any(char::is_control)
+    };
+    match options.iter().find(|option| !is_usable(option)) {
+        Some(option) => Err(ApiProblem::bad_request(format!(
+            "each of `options` is one line of 1 to {MAX_ASK_OPTION_CHARS} characters, found {option:?}"
+        ))),
+        None => Ok(options),
+    }
+}
+
 /// Creates an ask of an attempt.
 pub(super) async fn make(
     State(api): State<Api>,
@@ -181,14 +204,14 @@ pub(super) async fn make(
     JsonBody(request): JsonBody<AskRequest>,
 ) -> Result<Json<JobAskReply>, ApiProblem> {
     let job = api.job_id(&job).await?;
-    let AskRequest { attempt, key, tool, input, question } = request;
+    let AskRequest { attempt, key, tool, input, question, options } = request;
     let attempt = require_attempt(attempt)?;
     if key.is_empty() || key.len() > 200 {
         return Err(ApiProblem::bad_request("`key` must have 1 to 200 bytes"));
     }
     let subject = match (tool, question) {
         (Some(tool), None) => AskSubject::Tool { tool, input },
-        (None, Some(question)) => AskSubject::Question { question },
+        (None, Some(question)) => AskSubject::Question { question, options: check_options(options)? },
         _ => return Err(ApiProblem::bad_request("an ask needs either a `tool` or a `question`")),
     };
     let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, subject).await? {

@@ -68,22 +68,17 @@ impl JobTools {
     pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
         let is_usable = !call.is_empty() && call.len() <= 150;
         let key = if is_usable { format!("tool {call}") } else { fresh_key() };
-        match self.ask(key, Some(tool), input, None).await {
+        let request = AskRequest { key, tool: Some(tool), input, ..AskRequest::default() };
+        match self.ask(request).await {
             AskAnswer::Yes => Ok(()),
             AskAnswer::No(why) | AskAnswer::Text(why) => Err(why),
         }
     }
 
-    /// Asks, and waits for the answer. A repeated request with the same `key`, after a lost connection, continues the
+    /// Asks, and waits for the answer. A repeated request with the same key, after a lost connection, continues the
     /// same ask.
-    async fn ask(
-        &self,
-        key: String,
-        tool: Option<String>,
-        input: Value,
-        question: Option<String>,
-    ) -> AskAnswer {
-        let request = AskRequest { attempt: self.attempt, key, tool, input, question };
+    async fn ask(&self, request: AskRequest) -> AskAnswer {
+        let request = AskRequest { attempt: self.attempt, ..request };
         let path = format!("jobs/{}/asks", self.job);
         let reply: JobAskReply = match Self::retry_until_answered(|| self.client.post(&path, &request)).await
         {
@@ -294,13 +289,18 @@ async fn approve(connection: Arc<JobTools>, request: Approve) -> ToolResult {
 struct AskPerson {
     /// Question, with everything that the person has to know to answer it.
     question: String,
+    /// Answers to choose from, at most 10, each one line of at most 75 characters. The person may also write another
+    /// answer.
+    #[serde(default)]
+    options: Vec<String>,
 }
 
-async fn ask_person(connection: Arc<JobTools>, AskPerson { question }: AskPerson) -> ToolResult {
+async fn ask_person(connection: Arc<JobTools>, AskPerson { question, options }: AskPerson) -> ToolResult {
     if question.trim().is_empty() {
         return Err("there is no question".to_owned());
     }
-    match connection.ask(fresh_key(), None, Value::Null, Some(question)).await {
+    let request = AskRequest { key: fresh_key(), question: Some(question), options, ..AskRequest::default() };
+    match connection.ask(request).await {
         AskAnswer::Text(answer) => Ok(answer),
         AskAnswer::Yes => Ok("yes".to_owned()),
         AskAnswer::No(why) => Err(why),

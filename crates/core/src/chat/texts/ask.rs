@@ -36,7 +36,7 @@ pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<
             let whole: Vec<String> = parts.iter().map(InputPart::to_plain_text).collect();
             ([heading].into_iter().chain(shown).collect::<Vec<_>>().join("\n"), whole.join("\n\n"))
         }
-        AskSubject::Question { question } => {
+        AskSubject::Question { question, .. } => {
             (format!("Agent {agent} asks:\n{}", convert(question, platform)), with_codes(question))
         }
     };
@@ -71,7 +71,12 @@ fn advice(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> String {
                 inline_code("deny", platform)
             )
         }
-        (AskSubject::Question { .. }, true) => "An operator can reply to this message.".to_owned(),
+        (AskSubject::Question { options, .. }, true) if options.is_empty() => {
+            "An operator can reply to this message.".to_owned()
+        }
+        (AskSubject::Question { .. }, true) => {
+            "An operator can press a button, or reply to this message.".to_owned()
+        }
         (_, false) => {
             let verb = if matches!(ask.what, AskSubject::Tool { .. }) { "approve" } else { "answer" };
             let command = inline_code(&format!("cowhand {verb} {}", ask.id), platform);

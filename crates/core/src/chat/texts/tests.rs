@@ -187,7 +187,7 @@ fn asks_show_everything_that_is_to_be_allowed() {
         );
         assert_eq!(texts(&tool(name, input), true, Discord), [expected]);
     }
-    let question = ask(AskSubject::Question { question: "Which **one**, <@U1>?".to_owned() });
+    let question = ask(AskSubject::question("Which **one**, <@U1>?"));
     for (is_answerable, expected) in [
         (true, "An operator can reply to this message."),
         (

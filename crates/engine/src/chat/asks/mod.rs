@@ -11,12 +11,13 @@ pub(super) mod reply;
 
 use cowhand_chat::{Button, ButtonStyle};
 use cowhand_core::ask::{Answered, Ask, AskId, AskState, AskSubject};
+use cowhand_core::chat::escape::with_codes;
 use cowhand_core::id::AgentName;
 
 use super::bot::Bot;
 use super::buttons::{AskChoice, ButtonValue};
 use super::context::ChatContext;
-use crate::fleet::redacted_subject;
+use crate::fleet::ask::redacted_subject;
 use cowhand_store::StoreError;
 
 /// Returns the buttons below an open ask.
@@ -29,7 +30,12 @@ fn buttons_of(ask: &Ask) -> Vec<Button> {
     let deny = button("Deny", AskChoice::Deny, ButtonStyle::Deny);
     match &ask.what {
         AskSubject::Tool { .. } => vec![button("Allow", AskChoice::Allow, ButtonStyle::Approve), deny],
-        AskSubject::Question { .. } => vec![deny],
+        AskSubject::Question { options, .. } => {
+            let option = |(number, option): (u8, &String)| {
+                button(&with_codes(option), AskChoice::Option(number), ButtonStyle::Neutral)
+            };
+            (1..).zip(options).map(option).chain([deny]).collect()
+        }
     }
 }
 

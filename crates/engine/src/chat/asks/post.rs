@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::super::answer::Posting;
 use super::super::posts::post_key;
 use super::buttons_of;
+use crate::fleet::ask::redacted_subject;
 use cowhand_store::{ChatAsk, StoreError};
 use cowhand_system::fault;
 
@@ -113,7 +114,7 @@ impl Posting<'_> {
     async fn post_ask(&mut self, ask: Ask, mut posted: PostedAsk) -> Result<(), StoreError> {
         let store = self.context.store();
         let redactor = self.context.fleet.redactor();
-        let what = crate::fleet::redacted_subject(ask.what, &redactor);
+        let what = redacted_subject(ask.what, &redactor);
         let ask = Ask { what, state: AskState::Open, ..ask };
         let posts = ask_posts(&ask, posted.is_answerable, self.bot.platform);
         let count = posts.len();

@@ -1,9 +1,12 @@
 //! Presses of the buttons below an ask.
 
+use std::time::Duration;
+
 use cowhand_core::actor::Actor;
-use cowhand_core::ask::{Ask, AskAnswer, AskId, AskRefused, AskState};
+use cowhand_core::ask::{Ask, AskAnswer, AskId, AskRefused, AskState, AskSubject};
 use cowhand_core::chat::access::is_operator;
 use cowhand_core::chat::{ButtonPress, ChatPlatform, ChatUser, texts};
+use tokio::time::Instant;
 use tracing::info;
 
 use super::super::actor_of;
@@ -13,6 +16,11 @@ use super::super::context::ChatContext;
 use crate::fleet::FleetError;
 use cowhand_store::{StoreError, audit};
 use cowhand_system::fault;
+
+/// Time for the record of a post whose button is pressed as soon as it is there.
+const RECORD_TIME: Duration = Duration::from_secs(5);
+/// Time between two looks at the record.
+const RECORD_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers an ask on behalf of the presser, and returns the text for the presser. Anybody can send any press, so every
 /// part of it is checked.
@@ -24,8 +32,11 @@ pub(in crate::chat) async fn answer(
     choice: AskChoice,
 ) -> String {
     let ask = match pressed_ask(context, bot, press, &id).await {
-        Ok(Some(ask)) => ask,
-        Ok(None) => return texts::ask_unknown(),
+        Ok(PressedAsk::Known(ask)) => ask,
+        Ok(PressedAsk::Unknown) => return texts::ask_unknown(),
+        Ok(PressedAsk::NotRecorded) => {
+            return texts::ask_not_answered("the post of the ask is not complete yet", bot.platform);
+        }
         Err(error) => return texts::ask_not_answered(&error.to_string(), bot.platform),
     };
     let chat = context.chat_of(&ask.agent, bot.platform);
@@ -33,9 +44,15 @@ pub(in crate::chat) async fn answer(
         info!(ask = %id, user = press.user.id, "refused the press of a button by somebody who is no operator");
         return texts::ask_needs_operator(&ask, bot.platform);
     }
-    let answer = match choice {
-        AskChoice::Allow => AskAnswer::Allow { message: None },
-        AskChoice::Deny => AskAnswer::Deny { message: None },
+    let answer = match (choice, &ask.what) {
+        (AskChoice::Allow, _) => AskAnswer::Allow { message: None },
+        (AskChoice::Deny, _) => AskAnswer::Deny { message: None },
+        (AskChoice::Option(number), AskSubject::Question { options, .. }) => {
+            let option = usize::from(number).checked_sub(1).and_then(|index| options.get(index));
+            let Some(option) = option else { return texts::ask_unknown() };
+            AskAnswer::Text(option.clone())
+        }
+        (AskChoice::Option(_), AskSubject::Tool { .. }) => return texts::ask_unknown(),
     };
     match context.answer_ask(bot.platform, &press.user, &id, answer).await {
         Ok(given) => given.text,
@@ -43,22 +60,39 @@ pub(in crate::chat) async fn answer(
     }
 }
 
-/// Returns the ask whose post has the pressed button; none if the press does not come from such a post.
+/// The ask to which a press belongs.
+enum PressedAsk {
+    Known(Box<Ask>),
+    /// The press does not come from the post of an ask.
+    Unknown,
+    /// The id of the post is not recorded yet, so the press cannot be checked.
+    NotRecorded,
+}
+
+/// Finds the ask whose post has the pressed button.
 async fn pressed_ask(
     context: &ChatContext,
     bot: &Bot,
     press: &ButtonPress,
     id: &AskId,
-) -> Result<Option<Ask>, StoreError> {
-    let Some(known) = context.store().chat_ask(id.clone()).await? else { return Ok(None) };
-    let posted = &known.posted;
-    // Until the last post is recorded, only its place is known.
-    let is_its_post = !posted.is_complete || posted.messages.last() == Some(&press.message);
+) -> Result<PressedAsk, StoreError> {
+    let deadline = Instant::now() + RECORD_TIME;
+    let posted = loop {
+        let Some(known) = context.store().chat_ask(id.clone()).await? else { return Ok(PressedAsk::Unknown) };
+        if known.posted.is_complete || known.is_closed {
+            break known.posted;
+        }
+        if Instant::now() >= deadline {
+            return Ok(PressedAsk::NotRecorded);
+        }
+        tokio::time::sleep(RECORD_PAUSE).await;
+    };
+    let is_its_post = posted.messages.last() == Some(&press.message);
     let is_its_place = posted.is_in(bot.platform, &press.place) && context.is_bot_of(bot, &posted.agent);
     if !(is_its_post && is_its_place) {
-        return Ok(None);
+        return Ok(PressedAsk::Unknown);
     }
-    context.shown_ask(id).await
+    Ok(context.shown_ask(id).await?.map_or(PressedAsk::Unknown, |ask| PressedAsk::Known(Box::new(ask))))
 }
 
 /// Result of a person's try to answer an ask.
