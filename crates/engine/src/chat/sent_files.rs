@@ -35,7 +35,9 @@ impl OutputPosts<'_, '_> {
         let due = self.sent_files.files.partition_point(is_due);
         let later = self.sent_files.files.split_off(due);
         for file in std::mem::replace(&mut self.sent_files.files, later) {
-            self.post_file(file).await?;
+            if !self.posting.has_no_chat {
+                self.post_file(file).await?;
+            }
         }
         Ok(())
     }
@@ -72,12 +74,15 @@ impl OutputPosts<'_, '_> {
                 Some("its content is no longer there".to_owned())
             }
         };
-        if let Some(reason) = refused {
+        if let Some(reason) = refused.filter(|_| !posting.has_no_chat) {
             post.key = posting.post_key(&format!("{part} refused"));
             post.text = texts::file_not_posted(&file.name, &reason, platform);
             post.files.clear();
             // A refusal is logged.
             posting.post_until_done(&post).await.ok();
+        }
+        if posting.has_no_chat {
+            return Ok(());
         }
         fault::point("chat_file_posted");
         store.chat_file_posted(file.job.clone(), file.number, posting.context.now()).await?;
