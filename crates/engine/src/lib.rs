@@ -31,3 +31,4 @@ pub mod trace;
 pub mod trigger;
 pub mod unfinished;
 pub mod view;
+pub mod waits;

@@ -12,7 +12,6 @@ use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
 use cowhand_core::report::Report;
-use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,7 @@ use super::prune::removed_problem;
 use super::{Api, ApiProblem, Code, Page, WorkspaceView, waits};
 use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, OutputReader};
+use cowhand_engine::waits::Waits;
 use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt, StoreError};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -224,30 +224,6 @@ pub struct AttemptView {
     /// Report of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
-}
-
-/// Reason for which a job waits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Waits {
-    pub reason: SkipReason,
-    /// Latest time at which this reason ends without an action of a person; none if the time is not known.
-    pub until: Option<Timestamp>,
-    pub message: String,
-}
-
-impl Waits {
-    /// Returns the time at which the provider accepts jobs again, the pause of the schedule ends, or the next attempt
-    /// may start. None for all other reasons; the message about a budget already contains the time.
-    pub fn ends(&self) -> Option<Timestamp> {
-        use SkipReason::{Paused, Requeued, UsageLimit};
-        self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
-    }
-
-    /// Returns whether the job may start at its `not_before`. False if it also waits after that time, because its agent
-    /// or schedule is removed or off, or because a budget is used up.
-    pub const fn allows_start(&self) -> bool {
-        !matches!(self.reason, SkipReason::Removed | SkipReason::Disabled | SkipReason::OverBudget)
-    }
 }
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {

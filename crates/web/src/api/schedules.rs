@@ -16,11 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use super::agents::{TriggerAnswer, trigger_agent};
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
-use super::{Api, ApiProblem, Page, waits};
+use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::{
     AcceptedFiring, ScheduleView, TriggerRequest, accepted_firings, missing_schedule,
 };
 use cowhand_engine::schedule_view::{RETRY_DUE, prepared_by, schedules_of, why_of};
+use cowhand_engine::waits::last_failure;
 use cowhand_store::{FiringJobRow, LedgerRow};
 use cowhand_work::SourceOwner;
 
@@ -298,7 +299,7 @@ async fn add_last_failure(
     }
     let Some((live, rest)) = due_retry(snapshot, view, now).or_else(coming_retry) else { return Ok(()) };
     let Some(job) = api.store.job(live.id.clone()).await? else { return Ok(()) };
-    if let Some(message) = waits::last_failure(api, &job).await? {
+    if let Some(message) = last_failure(&api.store, &job).await? {
         let rest = rest.unwrap_or_default();
         view.skip_note = Some(format!("{}: {message}{rest}", live.id));
     }
@@ -317,7 +318,7 @@ async fn failed_attempt(
     };
     let Some(live) = snapshot.jobs.iter().find(is_retry) else { return Ok(None) };
     let Some(job) = api.store.job(live.id.clone()).await? else { return Ok(None) };
-    Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
+    Ok(last_failure(&api.store, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
 }
 
 /// Finds the job whose retry is due and with whose id the note of the view begins. If the note contains [`RETRY_DUE`],
