@@ -16,8 +16,8 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// connection, with a growing wait. Returns only if the platform refuses the bot, or if the receiver is dropped.
     ///
     /// An event is confirmed to the platform only after its reply has arrived. If the sender of the reply is dropped,
-    /// the event is not confirmed. The next event is passed on without waiting for the reply to a command or a button,
-    /// but only after the reply to a message, an edit or a deletion.
+    /// the event is not confirmed. The next event is passed on without waiting for the reply to a command, a request for
+    /// suggestions or a button, but only after the reply to a message, an edit or a deletion.
     async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd;
 
     /// Returns the state of the connection.
@@ -104,6 +104,8 @@ pub enum EventReply {
     /// Text that only the sender of the command or the presser of the button sees. If it is not there in time, the
     /// connector first tells the platform that it follows.
     Text(String),
+    /// Values that a person may choose, as answer to a [`ChatEvent::Suggest`].
+    Suggestions(Vec<String>),
 }
 
 /// Why a connection ended for good.

@@ -53,7 +53,7 @@ pub struct ChatPlace {
     pub is_direct: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ChatUser {
     pub id: String,
     /// Name for people; the id if the name is not known.
@@ -90,6 +90,8 @@ pub enum ChatEvent {
         message: String,
     },
     Command(CommandCall),
+    /// A person fills in an option of a slash command.
+    Suggest(SuggestionRequest),
     Button(ButtonPress),
 }
 
@@ -109,8 +111,21 @@ pub struct CommandCall {
     pub place: ChatPlace,
     pub user: ChatUser,
     pub name: String,
-    /// Values of the options, in their order, separated by spaces.
+    /// Text after the command; empty on Discord.
     pub argument: String,
+    /// Names and values of the options, in the order in which the platform sends them; empty on Slack.
+    pub options: Vec<(String, String)>,
+}
+
+/// Request for values that a person may choose for an option of a slash command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuggestionRequest {
+    /// The command as far as it is written.
+    pub call: CommandCall,
+    /// Option that the person fills in.
+    pub option: String,
+    /// Text that the person has written so far.
+    pub typed: String,
 }
 
 /// Press of a button in a message of the bot.

@@ -31,6 +31,8 @@ pub(crate) struct BotSettings {
     pub(crate) key: String,
     pub(crate) platform: ChatPlatform,
     config: BotConfig,
+    /// True if some agent of the bot can have skills.
+    pub(crate) has_skills: bool,
     token: Option<String>,
     app_token: Option<String>,
 }
@@ -78,7 +80,9 @@ pub(crate) fn bots_of(roster: &Roster, sources: &WorkSources) -> Vec<(BotSetting
     for agent in &roster.agents {
         for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
             let key = chat.bot_key();
-            if let Some((_, agents)) = bots.iter_mut().find(|(bot, _)| bot.key == key) {
+            let has_skills = chat.skills.as_ref().is_none_or(|skills| !skills.is_empty());
+            if let Some((bot, agents)) = bots.iter_mut().find(|(bot, _)| bot.key == key) {
+                bot.has_skills |= has_skills;
                 agents.push(agent.name.clone());
                 continue;
             }
@@ -86,6 +90,7 @@ pub(crate) fn bots_of(roster: &Roster, sources: &WorkSources) -> Vec<(BotSetting
             let settings = BotSettings {
                 key,
                 platform: chat.platform,
+                has_skills,
                 token: variable(&chat.bot.token_env),
                 app_token: chat.bot.app_token_env.as_deref().and_then(variable),
                 config: chat.bot.clone(),

@@ -1,4 +1,4 @@
-//! Answers to chat messages, and the conversations whose sessions were reset.
+//! Answers to chat messages.
 
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -23,6 +23,8 @@ statements! {
     CHAT_ANSWER_OF_JOB = same "select chat_answers.* from jobs join chat_answers \
         on chat_answers.schedule_id = jobs.schedule_id and chat_answers.key = jobs.firing_key where jobs.id = $1";
     EDIT_CHAT_ANSWER = same "update chat_answers set origin = $3 where schedule_id = $1 and key = $2 and state = 'open'";
+    OPEN_CHAT_ANSWERS = same "select * from chat_answers where state = 'open' and agent = $1 and conversation = $2 \
+        order by created_at, key limit $3";
     CHAT_ANSWERS_OF_MESSAGE = same "select * from chat_answers where message = $1 order by created_at, key";
     CHAT_ANSWERS_OF_CONVERSATION = same "select * from chat_answers where agent = $1 and conversation = $2 \
         order by created_at desc, key desc limit $3";
@@ -39,9 +41,6 @@ statements! {
     END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
         and state = 'open'";
     FORGET_CHAT_ANSWERS = same "delete from chat_answers where state = 'done' and ended_at < $1";
-    RESET_CHAT = same "insert into chat_conversations (agent, chat, resets, reset_at) values ($1, $2, 1, $3) \
-        on conflict (agent, chat) do update set resets = chat_conversations.resets + 1, reset_at = excluded.reset_at";
-    CHAT_RESETS = same "select resets from chat_conversations where agent = $1 and chat = $2";
 }
 
 /// Answer to a chat message.
@@ -73,7 +72,7 @@ impl Store {
                 if let Some(bot) = bot {
                     chat_messages::note_channel(tx, &bot, &origin.place, created_at).await?;
                 }
-                let (message, author) = (origin.message, origin.author.id);
+                let (message, author) = (origin.message.clone(), origin.requester().id.clone());
                 let row = args![
                     schedule,
                     key.as_str(),
@@ -173,6 +172,21 @@ impl Store {
         rows.await?.iter().map(read).collect()
     }
 
+    /// Returns at most `limit` answers of an agent in a conversation that are not complete, the oldest first.
+    pub async fn open_chat_answers(
+        &self,
+        agent: AgentName,
+        conversation: String,
+        limit: u32,
+    ) -> Result<Vec<ChatAnswer>, StoreError> {
+        let rows = self.read(move |tx| {
+            Box::pin(
+                async move { tx.all(OPEN_CHAT_ANSWERS, args![agent.as_str(), conversation, limit]).await },
+            )
+        });
+        rows.await?.iter().map(read).collect()
+    }
+
     /// Returns at most `limit` answers of an agent in a conversation, the newest first.
     pub async fn chat_answers_of_conversation(
         &self,
@@ -266,21 +280,6 @@ impl Store {
     pub async fn forget_chat_answers(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(FORGET_CHAT_ANSWERS, args![before]).await }))
             .await
-    }
-
-    /// Resets the session of a conversation: later jobs of the agent start a new session there.
-    pub async fn reset_chat(&self, agent: AgentName, chat: String, now: Timestamp) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move { tx.execute(RESET_CHAT, args![agent.as_str(), chat, now]).await.map(drop) })
-        })
-        .await
-    }
-
-    /// Returns how often the session of a conversation was reset.
-    pub async fn chat_resets(&self, agent: AgentName, chat: String) -> Result<u32, StoreError> {
-        let row = self
-            .read(move |tx| Box::pin(async move { tx.one(CHAT_RESETS, args![agent.as_str(), chat]).await }));
-        row.await?.map_or(Ok(0), |row| row.count("resets"))
     }
 }
 

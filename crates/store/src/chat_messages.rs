@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
-use super::{Store, StoreError};
+use super::{Store, StoreError, chat_calls};
 
 statements! {
     ADD_CHAT_MESSAGE = same "insert into chat_messages (bot, id, channel, sent_at, received_at, body) \
@@ -145,12 +145,13 @@ impl Store {
         rows.await?.iter().map(channel).collect()
     }
 
-    /// Removes handled messages that were received before this time, and the channels and threads without a later
-    /// message. The firings of the messages keep their keys, so a message that is delivered again still runs once.
+    /// Removes handled messages and commands that were received before this time, and the channels and threads without a
+    /// later message. The firings of the messages keep their keys, so a message that is delivered again still runs once.
     pub async fn forget_chat_messages(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 tx.execute(FORGET_CHAT_CHANNELS, args![before]).await?;
+                chat_calls::forget(tx, before).await?;
                 tx.execute(FORGET_CHAT_MESSAGES, args![before]).await
             })
         })

@@ -29,6 +29,7 @@ mod cancelled_by;
 mod chat_answers;
 mod chat_asks;
 mod chat_bots;
+mod chat_calls;
 mod chat_counts;
 mod chat_edits;
 mod chat_files;
@@ -304,6 +305,7 @@ fn all_statements() -> Vec<Statement> {
         cancellation::ALL,
         chat_answers::ALL,
         chat_asks::ALL,
+        chat_calls::ALL,
         chat_bots::ALL,
         chat_counts::ALL,
         chat_edits::ALL,

@@ -60,18 +60,19 @@ pub struct ProviderAndRuntime {
 }
 
 impl Store {
-    /// Returns the session of the newest job with this key that ended at `since` or later. Sessions of `job` itself and
-    /// of forks are excluded, because a fork does not change the session from which it began.
+    /// Returns the session of the newest job with this key that ended at `since` or later. Sessions of `job` itself,
+    /// if it is given, and of forks are excluded, because a fork does not change the session from which it began.
     pub async fn newest_session(
         &self,
         agent: AgentName,
         key: String,
-        job: JobId,
+        job: Option<JobId>,
         since: Timestamp,
     ) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                let args = args![agent.as_str(), key, job.as_str(), since];
+                let job = job.as_ref().map_or("", JobId::as_str);
+                let args = args![agent.as_str(), key, job, since];
                 tx.one(NEWEST_SESSION, args).await?.as_ref().map(read).transpose()
             })
         })

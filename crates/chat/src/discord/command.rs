@@ -33,6 +33,8 @@ pub struct SlashOption {
     pub is_required: bool,
     /// The only allowed values; empty if every text is allowed. At most 25.
     pub choices: Vec<String>,
+    /// True if Discord asks for suggestions while a person writes the value. An option with choices has none.
+    pub has_suggestions: bool,
 }
 
 /// Registers the commands, and tries again until it succeeds or the platform refuses the commands. The bot works without
@@ -98,6 +100,7 @@ fn option_json(option: &SlashOption) -> Value {
         "description": option.description,
         "required": option.is_required,
         "choices": choices,
+        "autocomplete": option.has_suggestions,
     })
 }
 
@@ -114,6 +117,7 @@ fn known_part(command: &Value) -> Value {
                 "description": option["description"],
                 "required": option["required"].as_bool().unwrap_or(false),
                 "choices": choices,
+                "autocomplete": option["autocomplete"].as_bool().unwrap_or(false),
             })
         })
         .collect();

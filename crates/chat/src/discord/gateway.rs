@@ -20,7 +20,7 @@ use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, Shard
 use super::DiscordSettings;
 use super::command::register_commands;
 use super::directory::parsed;
-use super::interaction::{InteractionKey, answer_autocomplete, answer_interaction, is_autocomplete};
+use super::interaction::{InteractionKey, answer_interaction};
 use super::presence::presence;
 use super::rest::{DiscordRest, RestError};
 use super::wire::{DiscordInteraction, DiscordReady};
@@ -179,7 +179,7 @@ impl GatewayReader<'_> {
             }
             "INTERACTION_CREATE" => {
                 let Some(interaction) = read_event(&name, data) else { return Ok(()) };
-                let Some(reply) = self.begin_answer(&interaction) else { return Ok(()) };
+                let reply = self.begin_answer(&interaction);
                 GatewayItem::Interaction { interaction, reply }
             }
             _ => {
@@ -207,16 +207,12 @@ impl GatewayReader<'_> {
 
     /// Starts the task that answers an interaction, and returns the sender of its reply. The task ends when the reply is
     /// sent or the sender is dropped.
-    fn begin_answer(&self, interaction: &DiscordInteraction) -> Option<oneshot::Sender<EventReply>> {
+    fn begin_answer(&self, interaction: &DiscordInteraction) -> oneshot::Sender<EventReply> {
         let (rest, key) = (Arc::clone(self.rest), InteractionKey::of(interaction));
-        if is_autocomplete(interaction) {
-            tokio::spawn(async move { answer_autocomplete(&rest, &key).await });
-            return None;
-        }
         let (sender, reply) = oneshot::channel();
         let received_at = Instant::now();
         tokio::spawn(async move { answer_interaction(&rest, &key, received_at, reply).await });
-        Some(sender)
+        sender
     }
 
     fn show_problem(&self, problem: String) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::chat::{ButtonPress, ChatEvent, ChatUser, CommandCall};
+use cowhand_core::chat::{ButtonPress, ChatEvent, ChatUser, CommandCall, SuggestionRequest};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -22,6 +22,9 @@ const TOKEN_LIFE: Duration = Duration::from_mins(15);
 const MOST_UNITS: usize = 2000;
 /// Flag of a message that only one person sees.
 const EPHEMERAL: u64 = 1 << 6;
+/// Maximum number of suggestions, and the maximum length of one.
+const MOST_SUGGESTIONS: usize = 25;
+const LONGEST_SUGGESTION: usize = 100;
 /// Error code of a callback that was sent before.
 const ALREADY_ANSWERED: u64 = 40060;
 
@@ -40,7 +43,8 @@ pub(super) struct InteractionKey {
     id: String,
     application: String,
     token: String,
-    is_button: bool,
+    /// Kind of the interaction.
+    kind: u64,
 }
 
 /// Does not show the token.
@@ -56,7 +60,7 @@ impl InteractionKey {
             id: interaction.id.clone(),
             application: interaction.application_id.clone(),
             token: interaction.token.clone(),
-            is_button: interaction.kind == COMPONENT,
+            kind: interaction.kind,
         }
     }
 
@@ -77,10 +81,6 @@ impl InteractionKey {
     }
 }
 
-pub(super) fn is_autocomplete(interaction: &DiscordInteraction) -> bool {
-    interaction.kind == AUTOCOMPLETE
-}
-
 /// Returns the event of an interaction; none for kinds that cowhand does not use.
 pub(super) fn interaction_event(
     interaction: &DiscordInteraction,
@@ -93,11 +93,16 @@ pub(super) fn interaction_event(
     let user = user_of(interaction, directory, bot)?;
     let id = interaction.id.clone();
     match interaction.kind {
-        COMMAND => {
-            let mut values = Vec::new();
-            add_values(&interaction.data.options, &mut values);
-            let (name, argument) = (interaction.data.name.clone(), values.join(" "));
-            Some(ChatEvent::Command(CommandCall { id, place, user, name, argument }))
+        COMMAND | AUTOCOMPLETE => {
+            let values = interaction.data.options.iter().map(|option| (option.name.clone(), text_of(option)));
+            let (name, options) = (interaction.data.name.clone(), values.collect());
+            let call = CommandCall { id, place, user, name, argument: String::new(), options };
+            if interaction.kind == COMMAND {
+                return Some(ChatEvent::Command(call));
+            }
+            let filled_in = interaction.data.options.iter().find(|option| option.focused)?;
+            let (option, typed) = (filled_in.name.clone(), text_of(filled_in));
+            Some(ChatEvent::Suggest(SuggestionRequest { call, option, typed }))
         }
         COMPONENT => {
             let message = interaction.message.as_ref()?.id.clone();
@@ -118,21 +123,29 @@ fn user_of(interaction: &DiscordInteraction, directory: &Directory, bot: &str) -
     Some(chat_user(user, member, roles, bot))
 }
 
-/// Collects the values in their order. A subcommand counts as a value with its name.
-fn add_values(options: &[InteractionOption], values: &mut Vec<String>) {
-    for option in options {
-        match &option.value {
-            Value::Null => values.push(option.name.clone()),
-            Value::String(text) => values.push(text.clone()),
-            value => values.push(value.to_string()),
-        }
-        add_values(&option.options, values);
+fn text_of(option: &InteractionOption) -> String {
+    match &option.value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
     }
 }
 
-/// Tells Discord that there are no suggestions.
-pub(super) async fn answer_autocomplete(rest: &DiscordRest, key: &InteractionKey) {
-    log(rest.send(&key.callback(CALLBACK_CHOICES, Some(json!({ "choices": [] })))).await);
+/// Sends suggestions. Without a reply in time, there are none, because Discord accepts no later answer.
+async fn answer_autocomplete(
+    rest: &DiscordRest,
+    key: &InteractionKey,
+    received_at: Instant,
+    reply: oneshot::Receiver<EventReply>,
+) {
+    let suggestions = match timeout_at(received_at + REPLY_TIME, reply).await {
+        Ok(Ok(EventReply::Suggestions(suggestions))) => suggestions,
+        _ => Vec::new(),
+    };
+    let fits = |text: &&String| (1..=LONGEST_SUGGESTION).contains(&text.encode_utf16().count());
+    let choices = suggestions.iter().filter(fits).take(MOST_SUGGESTIONS);
+    let choices: Vec<Value> = choices.map(|text| json!({ "name": text, "value": text })).collect();
+    log(rest.send(&key.callback(CALLBACK_CHOICES, Some(json!({ "choices": choices })))).await);
 }
 
 /// Waits for the reply and passes it to the platform, in time for its limit of three seconds after `received_at`.
@@ -143,10 +156,15 @@ pub(super) async fn answer_interaction(
     received_at: Instant,
     mut reply: oneshot::Receiver<EventReply>,
 ) {
+    if key.kind == AUTOCOMPLETE {
+        return answer_autocomplete(rest, key, received_at, reply).await;
+    }
     let callback = match timeout_at(received_at + REPLY_TIME, &mut reply).await {
         Ok(Ok(EventReply::Text(text))) => key.callback(CALLBACK_MESSAGE, Some(private_message(&text))),
-        Ok(Ok(EventReply::Stored)) if key.is_button => key.callback(CALLBACK_NOTHING, None),
-        Ok(Ok(EventReply::Stored)) => key.callback(CALLBACK_MESSAGE, Some(private_message("Done."))),
+        Ok(Ok(EventReply::Stored)) if key.kind == COMPONENT => key.callback(CALLBACK_NOTHING, None),
+        Ok(Ok(EventReply::Stored | EventReply::Suggestions(_))) => {
+            key.callback(CALLBACK_MESSAGE, Some(private_message("Done.")))
+        }
         Ok(Err(_)) => return,
         Err(_) => {
             log(rest.send(&key.callback(CALLBACK_LATER, Some(json!({ "flags": EPHEMERAL })))).await);
@@ -164,7 +182,7 @@ async fn answer_later(
 ) {
     let request = match timeout_at(received_at + TOKEN_LIFE, reply).await {
         Ok(Ok(EventReply::Text(text))) => key.on_original(Method::PATCH).json(private_message(&text)),
-        Ok(Ok(EventReply::Stored)) => key.on_original(Method::DELETE),
+        Ok(Ok(EventReply::Stored | EventReply::Suggestions(_))) => key.on_original(Method::DELETE),
         Ok(Err(_)) => key.on_original(Method::PATCH).json(private_message("There is no answer. Try again.")),
         Err(_) => return,
     };

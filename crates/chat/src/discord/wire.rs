@@ -160,9 +160,9 @@ pub(super) struct InteractionOption {
     pub(super) name: String,
     #[serde(default)]
     pub(super) value: Value,
-    /// Options of a subcommand.
+    /// True for the option that a person fills in.
     #[serde(default)]
-    pub(super) options: Vec<Self>,
+    pub(super) focused: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -97,6 +97,7 @@ impl SlackConnector {
             user: self.person(user).await,
             name: text("command").trim_start_matches('/').to_owned(),
             argument: self.decode(text("text")).await,
+            options: Vec::new(),
         })
     }
 

@@ -47,7 +47,7 @@ pub(super) async fn respond(
         return;
     };
     match reply {
-        Ok(EventReply::Stored) => {
+        Ok(EventReply::Stored | EventReply::Suggestions(_)) => {
             acknowledgement.send(None);
         }
         Ok(EventReply::Text(text)) => {

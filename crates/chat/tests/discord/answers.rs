@@ -14,6 +14,7 @@ fn commands() -> Vec<SlashCommand> {
         description: format!("the {name}"),
         is_required,
         choices: choices.iter().map(|&choice| choice.to_owned()).collect(),
+        has_suggestions: choices.is_empty(),
     };
     let command = |name: &str, options| SlashCommand {
         name: name.to_owned(),
@@ -82,13 +83,33 @@ async fn a_command_is_answered_in_private() {
         tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "skill", &options), answer(&mut running, "the answer"));
     let call = command_of(event);
     assert_eq!(text, "the answer");
-    assert_eq!((call.name.as_str(), call.argument.as_str()), ("skill", "a some text"));
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!((call.name.as_str(), call.options.as_slice()), ("skill", &options[..]));
     assert_eq!((&call.place, call.user.id.as_str(), &call.user.roles), (&general(), USER_ID, &vec![role]));
     let long = "x".repeat(5000);
     let (text, _) = tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, &long));
     assert_eq!(text.chars().count(), 2000);
     assert_eq!(fake.announced_answers(), 0);
-    assert_eq!(fake.suggestions(USER_ID, CHANNEL_ID, "skill", "name").await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_option_has_suggestions() {
+    let mut running = running().await;
+    let fake = running.fake.clone();
+    let suggest = async {
+        let received = running.next_received().await;
+        let texts = (0..30).map(|number| format!("value {number}")).chain(["x".repeat(101), String::new()]);
+        received.reply.send(EventReply::Suggestions(texts.rev().collect())).unwrap();
+        received.event
+    };
+    let (shown, event) = tokio::join!(fake.suggestions(USER_ID, CHANNEL_ID, "skill", "input"), suggest);
+    let shown: Vec<&str> = shown.lines().collect();
+    assert_eq!((shown.len(), shown[0], shown[24]), (25, "value 29", "value 5"));
+    let ChatEvent::Suggest(request) = event else { panic!("{event:?}") };
+    assert_eq!((request.call.name.as_str(), request.option.as_str()), ("skill", "input"));
+    // The receiver drops the reply.
+    let (shown, _) = tokio::join!(fake.suggestions(USER_ID, CHANNEL_ID, "skill", "input"), running.next());
+    assert_eq!(shown, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

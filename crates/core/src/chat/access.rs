@@ -40,18 +40,26 @@ written_as! {
 
 /// Decides about a message. `is_own_thread` is true if the message is in a thread in which the agent already answers.
 pub fn reception(chat: &PlatformChat, message: &ChatMessage, is_own_thread: bool) -> ChatReception {
-    let author = &message.author;
+    let continues_thread = is_own_thread && message.place.thread.is_some();
+    receive(chat, &message.place, &message.author, message.mentions_bot || continues_thread)
+}
+
+/// Decides about a slash command or the press of a button, which always address the bot.
+pub fn call_reception(chat: &PlatformChat, place: &ChatPlace, user: &ChatUser) -> ChatReception {
+    receive(chat, place, user, true)
+}
+
+fn receive(chat: &PlatformChat, place: &ChatPlace, author: &ChatUser, is_addressed: bool) -> ChatReception {
     if author.is_self || (author.is_bot && !chat.access.bots.contains(&author.id)) {
         return ChatReception::Ignored;
     }
     let for_direct = || (chat.direct.mode, chat.direct.context_messages);
-    let rule = if message.place.is_direct { Some(for_direct()) } else { channel_rule(chat, &message.place) };
+    let rule = if place.is_direct { Some(for_direct()) } else { channel_rule(chat, place) };
     let Some((mode, context_messages)) = rule else { return ChatReception::Ignored };
-    let continues_thread = is_own_thread && message.place.thread.is_some();
-    if mode == AnswerMode::Mention && !message.mentions_bot && !continues_thread {
+    if mode == AnswerMode::Mention && !is_addressed {
         return ChatReception::Ignored;
     }
-    let refusal = if message.place.is_direct {
+    let refusal = if place.is_direct {
         direct_refusal(&chat.direct, &chat.access, author)
     } else {
         (!may_talk(&chat.access, author)).then_some(RefusalReason::NotListed)
@@ -192,7 +200,14 @@ mod tests {
             ("bot-2", "@G1/talk", false, Ignored),
             ("bot-2", "dm", false, Ignored),
         ] {
-            assert_eq!(reception(&chat, &message(author, at), own_thread), expected, "{author} in {at}");
+            let message = message(author, at);
+            assert_eq!(reception(&chat, &message, own_thread), expected, "{author} in {at}");
+            let as_mention = reception(&chat, &ChatMessage { mentions_bot: true, ..message.clone() }, false);
+            assert_eq!(
+                call_reception(&chat, &message.place, &message.author),
+                as_mention,
+                "{author} in {at}"
+            );
         }
     }
 

@@ -2,8 +2,8 @@
 
 mod parse;
 
-use super::ChatPlatform;
 use super::escape::inline_code;
+use super::{ChatPlatform, CommandCall};
 use crate::id::{AgentName, JobName};
 pub use parse::{CommandMistake, parse_call, parse_message};
 
@@ -69,7 +69,7 @@ pub struct CommandDescription {
 }
 
 /// Option of a slash command. All values are texts.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandOption {
     pub name: &'static str,
     /// One line of at most 100 characters.
@@ -77,15 +77,13 @@ pub struct CommandOption {
     pub is_required: bool,
     /// Allowed values; empty if any text is allowed.
     pub choices: &'static [&'static str],
+    /// True if the platform suggests values while a person writes.
+    pub has_suggestions: bool,
 }
 
-/// Option that each slash command has in addition to its own. Its value is passed as `agent=NAME`, before the others.
-pub const AGENT_OPTION: CommandOption = CommandOption {
-    name: "agent",
-    summary: "Agent, if several agents answer in this channel",
-    is_required: false,
-    choices: &[],
-};
+/// Option that each slash command has in addition to its own.
+pub const AGENT_OPTION: CommandOption =
+    suggested(optional("agent", "Agent, if several agents answer in this channel"));
 
 const SCHEDULE_ACTIONS: [&str; 3] = ["run", "enable", "disable"];
 
@@ -107,7 +105,7 @@ pub const COMMANDS: &[CommandDescription] = &[
     plain("skills", &[], "List the skills of the agent"),
     CommandDescription {
         arguments: "NAME [INPUT]",
-        options: &[required("name", "Name of the skill"), optional("input", "Input of the skill")],
+        options: &[suggested(required("name", "Name of the skill")), optional("input", "Input of the skill")],
         ..plain("skill", &[], "Use a skill of the agent")
     },
     plain("schedules", &[], "List the schedules of the agent"),
@@ -119,7 +117,7 @@ pub const COMMANDS: &[CommandDescription] = &[
                 choices: &SCHEDULE_ACTIONS,
                 ..required("action", "What to do with the schedule")
             },
-            required("name", "Name of the schedule"),
+            suggested(required("name", "Name of the schedule")),
         ],
         ..plain("schedule", &[], "Run, enable or disable a schedule")
     },
@@ -141,11 +139,15 @@ const fn plain(
 }
 
 const fn required(name: &'static str, summary: &'static str) -> CommandOption {
-    CommandOption { name, summary, is_required: true, choices: &[] }
+    CommandOption { name, summary, is_required: true, choices: &[], has_suggestions: false }
 }
 
 const fn optional(name: &'static str, summary: &'static str) -> CommandOption {
-    CommandOption { name, summary, is_required: false, choices: &[] }
+    CommandOption { name, summary, is_required: false, choices: &[], has_suggestions: false }
+}
+
+const fn suggested(option: CommandOption) -> CommandOption {
+    CommandOption { has_suggestions: true, ..option }
 }
 
 impl ChatCommand {
@@ -153,6 +155,32 @@ impl ChatCommand {
     /// decided when the job is known.
     pub const fn needs_operator(&self) -> bool {
         matches!(self, Self::ScheduleRun { .. } | Self::ScheduleEnable { .. } | Self::ScheduleDisable { .. })
+    }
+
+    /// Checks whether the command changes something of its agent. If several agents answer in a channel, such a command
+    /// has to name one of them.
+    pub const fn needs_agent(&self) -> bool {
+        match self {
+            Self::Reset
+            | Self::Stop { job: None }
+            | Self::Retry
+            | Self::Skill { .. }
+            | Self::ScheduleRun { .. }
+            | Self::ScheduleEnable { .. }
+            | Self::ScheduleDisable { .. } => true,
+            Self::Help
+            | Self::Status
+            | Self::Stop { job: Some(_) }
+            | Self::Session
+            | Self::Usage
+            | Self::Tools
+            | Self::Config
+            | Self::Ping
+            | Self::Skills
+            | Self::Schedules
+            | Self::Jobs
+            | Self::Why { .. } => false,
+        }
     }
 }
 
@@ -166,6 +194,24 @@ impl CommandDescription {
     pub fn find(name: &str) -> Option<&'static Self> {
         let is_named = |known: &&str| known.eq_ignore_ascii_case(name);
         COMMANDS.iter().find(|command| is_named(&command.name) || command.aliases.iter().any(is_named))
+    }
+}
+
+impl CommandCall {
+    /// Returns the arguments as they are written in a message: the agent first, then the options of the command in the
+    /// order of its description.
+    pub fn arguments(&self) -> String {
+        if self.options.is_empty() {
+            return self.argument.clone();
+        }
+        let value = |name: &str| {
+            let option = self.options.iter().find(|(option, _)| option == name);
+            option.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+        };
+        let agent = value(AGENT_OPTION.name).map(|agent| format!("agent={agent}"));
+        let options = CommandDescription::find(&self.name).map_or(&[][..], |command| command.options);
+        let values = options.iter().filter_map(|option| value(option.name).map(str::to_owned));
+        agent.into_iter().chain(values).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -16,12 +16,23 @@ pub struct AnswerOrigin {
     /// Id of the message.
     pub message: String,
     pub author: ChatUser,
+    /// Person who had the message run again; none if this is the first run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated_by: Option<ChatUser>,
     /// Text of the message, for a retry.
     pub text: String,
     /// Other parts of the prompt, for a retry or after an edit.
     pub details: MessageDetails,
     /// Link to the message; empty if there is none.
     pub url: String,
+}
+
+impl AnswerOrigin {
+    /// Returns the person who caused the job: the author, or the person who had the message run again. Limits for each
+    /// user count for this person, and this person may stop the job.
+    pub fn requester(&self) -> &ChatUser {
+        self.repeated_by.as_ref().unwrap_or(&self.author)
+    }
 }
 
 /// Parts of a chat message that not every sender knows.

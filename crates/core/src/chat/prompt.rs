@@ -13,3 +13,11 @@ Files that were sent with it: {{ attachments | default("none") }}
 
 {{ body }}
 "#;
+
+/// Returns the message with which a person asks an agent to use a skill.
+pub fn skill_request(skill: &str, input: Option<&str>) -> String {
+    match input {
+        None => format!("Use the skill `{skill}`."),
+        Some(input) => format!("Use the skill `{skill}` with this input:\n\n{input}"),
+    }
+}

@@ -1,6 +1,7 @@
 //! The sentences that cowhand itself posts in a chat. Texts of others in them mention nobody and format nothing.
 
 mod ask;
+mod command;
 mod tool_input;
 
 use jiff::Timestamp;
@@ -15,6 +16,12 @@ use crate::size;
 pub use ask::{
     NoAnswerReason, ask_closed, ask_closed_before, ask_needs_operator, ask_needs_reply, ask_not_answered,
     ask_posts, ask_unknown, no_answer,
+};
+pub use command::{
+    button_of_other_conversation, has_ended, needs_operator_to_remove, no_agent_here, no_skills, not_done,
+    not_posted, pong, removed_from_queue, runs_again, schedule_disabled_by, schedule_enabled, schedule_fired,
+    schedule_removed, several_jobs, skill_passed_on, skill_used, still_waits, unknown_button, unknown_name,
+    waits_no_longer,
 };
 
 /// Returns the number of a message in the queue of an agent. The first message has position 1.

@@ -217,8 +217,8 @@ async fn operator_allows_or_denies_by_button() {
         (ANN, ask_ts, &allow[..], "Only operators of agent coder may answer"),
         (OLGA, &ts, &allow, "belongs to no ask in this conversation"),
         (OLGA, ask_ts, elsewhere, "belongs to no ask in this conversation"),
-        (OLGA, ask_ts, "allow:everything", "unknown button"),
-        (OLGA, ask_ts, "approve", "unknown button"),
+        (OLGA, ask_ts, "allow:everything", "has no effect"),
+        (OLGA, ask_ts, "approve", "has no effect"),
     ] {
         let told = scene.press(user, message, value).await;
         assert!(told.contains(expected), "{user} {value}: {told}");

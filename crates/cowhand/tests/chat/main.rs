@@ -4,6 +4,7 @@
 
 mod answers;
 mod asks;
+mod commands;
 mod connections;
 mod crashes;
 mod delivery;

@@ -77,7 +77,7 @@ impl AttemptTask {
                 let expires = agent.session_of(self.job.chat()).expires;
                 let since = self.now().checked_sub(expires).unwrap_or(Timestamp::MIN);
                 let (agent, job) = (agent.name.clone(), self.job.id().clone());
-                store.newest_session(agent, key, job, since).await?
+                store.newest_session(agent, key, Some(job), since).await?
             }
             (None, None) => None,
         };
@@ -189,7 +189,7 @@ impl AttemptTask {
             return;
         };
         let (agent, job) = (self.job.agent().clone(), self.job.id().clone());
-        let newest = self.engine.store.newest_session(agent, key, job, Timestamp::MIN).await;
+        let newest = self.engine.store.newest_session(agent, key, Some(job), Timestamp::MIN).await;
         let result = match newest {
             Ok(Some(newest)) if newest.session_id == session => {
                 self.engine.store.forget_session(newest.job).await

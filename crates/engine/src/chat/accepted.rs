@@ -71,36 +71,19 @@ impl AcceptedMessage<'_> {
         Ok(refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await?)
     }
 
-    /// Returns why the author may send no more messages now, if so.
+    /// Returns why the author may send no more messages now, if so. A message whose handling was interrupted counts
+    /// already, so its limits are not checked again.
     async fn limit_refusal(&self) -> Result<Option<Refusal>, StoreError> {
-        let (access, agent) = (&self.addressee.chat.access, &self.addressee.agent.name);
+        let (message, agent) = (self.message(), &self.addressee.agent.name);
+        let access = &self.addressee.chat.access;
         if access.rate.is_none() && access.per_user_per_day_usd.is_none() {
             return Ok(None);
         }
-        // A message whose handling was interrupted was accepted before.
-        let answers = self.context.store().chat_answers_of_message(self.message().id.clone()).await?;
-        if answers.iter().any(|answer| answer.agent == *agent) {
+        let begun = self.context.store().chat_answers_of_message(message.id.clone()).await?;
+        if begun.iter().any(|answer| answer.agent == *agent) {
             return Ok(None);
         }
-        let (author, now) = (&self.message().author.id, self.context.now());
-        if let Some(rate) = access.rate {
-            let since = now.checked_sub(rate.period).unwrap_or(Timestamp::MIN);
-            let store = self.context.store();
-            let (count, first) = store.chat_messages_of_author(author.clone(), agent.clone(), since).await?;
-            if count >= rate.messages {
-                let until = first.unwrap_or(now).checked_add(rate.period).unwrap_or(Timestamp::MAX);
-                return Ok(Some(Refusal::RateReached { rate, until }));
-            }
-        }
-        if let Some(limit) = access.per_user_per_day_usd {
-            let roster = self.context.fleet.roster();
-            let today = Period::day(now, roster.zone.time_zone());
-            if spent_since(self.context, agent, author, today.start).await? >= limit {
-                let until = today.end;
-                return Ok(Some(Refusal::BudgetUsedUp { limit_usd: limit, until }));
-            }
-        }
-        Ok(None)
+        limit_refusal(self.context, self.addressee, &message.author.id).await
     }
 
     async fn conversation(&self) -> Result<String, StoreError> {
@@ -175,12 +158,13 @@ impl AcceptedMessage<'_> {
             place: answer_place(message),
             message: message.id.clone(),
             author: message.author.clone(),
+            repeated_by: None,
             text: text.clone(),
             details: details.clone(),
             url: message.url.clone(),
         };
         let delivery = Message { text, ..self.delivery(details) };
-        let refused = deliver(self.context, &self.addressee.agent.name, schedule, origin, delivery).await?;
+        let refused = deliver(self.context, self.addressee, schedule, origin, delivery).await?;
         match refused {
             None => {
                 self.acknowledge().await;
@@ -220,14 +204,14 @@ pub(super) fn delivery_of(message: &ChatMessage, details: MessageDetails) -> Mes
 /// Opens the answer and fires the schedule. Returns the error if the fleet refuses the message for good.
 pub(super) async fn deliver(
     context: &ChatContext,
-    agent: &AgentName,
+    addressee: &Addressee,
     schedule: &Schedule,
     origin: AnswerOrigin,
     delivery: Message,
 ) -> Result<Option<FleetError>, HandleError> {
-    let (store, now) = (context.store(), context.now());
-    let actor = super::actor_of(origin.platform, &origin.author);
-    let conversation = delivery.details.conversation.clone().unwrap_or_default();
+    let (store, now, agent) = (context.store(), context.now(), &addressee.agent.name);
+    let actor = super::actor_of(origin.platform, origin.requester());
+    let conversation = addressee.conversation.name.clone();
     let delivery = Delivery::Chat(delivery);
     let key = delivery.occurrence().key(0);
     let answer = ChatAnswer {
@@ -271,6 +255,32 @@ pub(super) fn schedule_for<'a>(agent: &'a Agent, message: &Message) -> Option<&'
     let is_implicit = |schedule: &&Schedule| schedule.name.as_str() == CHAT_SCHEDULE;
     let explicit = agent.schedules.iter().filter(|schedule| !is_implicit(schedule)).find(accepts);
     explicit.or_else(|| agent.schedules.iter().find(is_implicit).filter(accepts))
+}
+
+/// Returns why a user may cause no more jobs of the agent now, if so.
+pub(super) async fn limit_refusal(
+    context: &ChatContext,
+    addressee: &Addressee,
+    user: &str,
+) -> Result<Option<Refusal>, StoreError> {
+    let (access, agent, now) = (&addressee.chat.access, &addressee.agent.name, context.now());
+    if let Some(rate) = access.rate {
+        let since = now.checked_sub(rate.period).unwrap_or(Timestamp::MIN);
+        let sent = context.store().chat_messages_of_author(user.to_owned(), agent.clone(), since);
+        let (count, first) = sent.await?;
+        if count >= rate.messages {
+            let until = first.unwrap_or(now).checked_add(rate.period).unwrap_or(Timestamp::MAX);
+            return Ok(Some(Refusal::RateReached { rate, until }));
+        }
+    }
+    if let Some(limit) = access.per_user_per_day_usd {
+        let roster = context.fleet.roster();
+        let today = Period::day(now, roster.zone.time_zone());
+        if spent_since(context, agent, user, today.start).await? >= limit {
+            return Ok(Some(Refusal::BudgetUsedUp { limit_usd: limit, until: today.end }));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the cost of the jobs that messages of a user have caused since this time.

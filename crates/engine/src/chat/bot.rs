@@ -244,6 +244,14 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
                 });
                 continue;
             }
+            ChatEvent::Suggest(request) => {
+                let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
+                answering.spawn(async move {
+                    let suggestions = commands::suggest(&context, &bot, &request).await;
+                    let _ = reply.send(EventReply::Suggestions(suggestions));
+                });
+                continue;
+            }
             ChatEvent::Button(press) => {
                 let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
                 answering.spawn(async move {

@@ -4,12 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use cowhand_core::ask::AskId;
-use cowhand_core::chat::ButtonPress;
+use cowhand_core::chat::access::is_operator;
+use cowhand_core::chat::{ButtonPress, texts};
 use cowhand_core::id::JobId;
+use tracing::warn;
 
 use super::asks;
 use super::bot::Bot;
+use super::commands::stop_job;
 use super::context::ChatContext;
+use super::intake::{Addressee, Candidates};
+use crate::fleet::FleetError;
 
 /// What a button does. Its text is the value that the platform returns with a press; anybody can send any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,9 +75,46 @@ impl FromStr for ButtonValue {
 
 /// Does what a pressed button says, and returns the text for the presser.
 pub(super) async fn answer_press(context: &ChatContext, bot: &Bot, press: &ButtonPress) -> String {
-    match press.value.parse() {
-        Ok(ButtonValue::Answer(ask, choice)) => asks::press::answer(context, bot, press, ask, choice).await,
-        Ok(ButtonValue::Cancel(_) | ButtonValue::Stop(_)) => UnknownButton.to_string(),
-        Err(error) => error.to_string(),
+    let answer = match press.value.parse() {
+        Ok(ButtonValue::Cancel(job) | ButtonValue::Stop(job)) => stop(context, bot, press, job).await,
+        Ok(ButtonValue::Answer(ask, choice)) => {
+            return asks::press::answer(context, bot, press, ask, choice).await;
+        }
+        Err(UnknownButton) => Ok(texts::unknown_button()),
+    };
+    let text = answer.unwrap_or_else(|error| {
+        warn!(bot = bot.key, value = press.value, "cannot do what a button of a chat says: {error}");
+        texts::not_done(&error.to_string(), bot.platform)
+    });
+    context.fleet.redactor().redact(&text).into_owned()
+}
+
+/// Stops the job of a button. The job has to answer in the conversation of the press, and the presser has to be its
+/// sender or an operator.
+async fn stop(
+    context: &ChatContext,
+    bot: &Bot,
+    press: &ButtonPress,
+    job: JobId,
+) -> Result<String, FleetError> {
+    let Candidates { accepted, refused } =
+        Candidates::of_call(context, bot, &press.place, &press.user).await?;
+    let answer = context.store().chat_answer_of_job(job.clone()).await?;
+    let answer = answer.filter(|answer| answer.origin.platform == bot.platform);
+    let is_here = |one: &&Addressee| {
+        answer.as_ref().is_some_and(|answer| {
+            answer.agent == one.agent.name && answer.conversation == one.conversation.name
+        })
+    };
+    let Some(addressee) = accepted.iter().find(is_here) else {
+        let refusal = refused.filter(|_| accepted.is_empty());
+        return Ok(refusal.map_or_else(texts::button_of_other_conversation, |(agent, refusal)| {
+            refusal.text(&agent.name, bot.platform, context.now())
+        }));
+    };
+    let is_own = answer.is_some_and(|answer| answer.origin.requester().id == press.user.id);
+    if !is_own && !is_operator(&addressee.chat.access, &press.user) {
+        return Ok(texts::needs_operator_to_stop(&job));
     }
+    stop_job(context, super::actor_of(bot.platform, &press.user), job).await
 }

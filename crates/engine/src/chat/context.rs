@@ -105,7 +105,7 @@ impl ChatContext {
         }
         let is_pending = |job: &&FiringJobRow| job.status == JobStatus::Pending;
         let Some(job) = firing.jobs.iter().find(is_pending) else { return Ok(false) };
-        let actor = super::actor_of(answer.origin.platform, &answer.origin.author);
+        let actor = super::actor_of(answer.origin.platform, answer.origin.requester());
         audit::by(actor, self.fleet.cancel(job.id.clone())).await?;
         Ok(true)
     }

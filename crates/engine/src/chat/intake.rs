@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
-use cowhand_core::chat::ChatMessage;
-use cowhand_core::chat::access::{ChatReception, reception};
+use cowhand_core::chat::access::{ChatReception, call_reception, reception};
 use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
+use cowhand_core::chat::{ChatMessage, ChatPlace, ChatUser};
 use cowhand_core::delivery::Message;
 use cowhand_core::roster::Agent;
 use jiff::SignedDuration;
@@ -54,6 +54,14 @@ pub(super) struct Addressee {
     pub(super) conversation: Conversation,
     /// Number of earlier messages that the prompt contains.
     pub(super) context_messages: u32,
+}
+
+/// The agents of a bot that accept a message or a command, in the order of the config.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    pub(super) accepted: Vec<Addressee>,
+    /// The first agent that refuses its sender.
+    pub(super) refused: Option<(Agent, Refusal)>,
 }
 
 /// What the rules of the bot's agents say about a message.
@@ -171,9 +179,9 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
         }
         Routed::To(addressee) => addressee,
     };
-    if let Some(command) = parse_message(&message.text) {
-        commands::answer_message(context, bot, &addressee, received, command).await;
-        return Ok(());
+    // The text of a bot can come from anybody, so it is never a command.
+    if let Some(command) = parse_message(&message.text).filter(|_| !message.author.is_bot) {
+        return commands::answer_message(context, bot, received, command).await;
     }
     if asks::reply::answer_by_reply(context, bot, received).await? {
         return Ok(());
@@ -184,31 +192,64 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
 /// Chooses the agent that answers: the agent that the text names, else the first of the config whose rules accept the
 /// message.
 async fn route(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> Result<Routed, StoreError> {
-    let (mut accepted, mut refused) = (Vec::new(), None);
-    for (agent, chat) in context.agents_of(bot) {
-        let conversation =
-            Conversation::of(context.store(), &agent.name, bot.platform, &message.place).await?;
-        let is_own_thread = message.place.thread.is_some() && conversation.is_begun;
-        match reception(&chat, message, is_own_thread) {
-            ChatReception::Ignored => {}
-            ChatReception::Refused { reason } => {
-                refused.get_or_insert((agent, Refusal::Access(reason)));
-            }
-            ChatReception::Accepted { context_messages } => {
-                accepted.push(Addressee { agent, chat, conversation, context_messages });
-            }
-        }
-    }
-    // Within a thread, the agent that has answered there continues.
-    let index = addressed_by_name(&accepted, &message.text)
-        .or_else(|| {
-            accepted.iter().position(|one| one.conversation.is_begun && message.place.thread.is_some())
-        })
+    let candidates = Candidates::of_message(context, bot, message).await?;
+    let index = addressed_by_name(&candidates.accepted, &message.text)
+        .or_else(|| candidates.of_thread(&message.place))
         .unwrap_or(0);
+    let Candidates { mut accepted, refused } = candidates;
     if index < accepted.len() {
         return Ok(Routed::To(Box::new(accepted.swap_remove(index))));
     }
     Ok(refused.map_or(Routed::Ignored, |(agent, refusal)| Routed::Refused { agent, refusal }))
+}
+
+impl Candidates {
+    /// Returns the agents to which a message is addressed.
+    pub(super) async fn of_message(
+        context: &ChatContext,
+        bot: &Bot,
+        message: &ChatMessage,
+    ) -> Result<Self, StoreError> {
+        Self::by(context, bot, &message.place, |chat, is_own| reception(chat, message, is_own)).await
+    }
+
+    /// Returns the agents with which a person may talk in a place, if the person addresses the bot.
+    pub(super) async fn of_call(
+        context: &ChatContext,
+        bot: &Bot,
+        place: &ChatPlace,
+        user: &ChatUser,
+    ) -> Result<Self, StoreError> {
+        Self::by(context, bot, place, |chat, _| call_reception(chat, place, user)).await
+    }
+
+    async fn by(
+        context: &ChatContext,
+        bot: &Bot,
+        place: &ChatPlace,
+        reception: impl Fn(&PlatformChat, bool) -> ChatReception,
+    ) -> Result<Self, StoreError> {
+        let mut candidates = Self::default();
+        for (agent, chat) in context.agents_of(bot) {
+            let conversation = Conversation::of(context.store(), &agent.name, bot.platform, place).await?;
+            let is_own_thread = place.thread.is_some() && conversation.is_begun;
+            match reception(&chat, is_own_thread) {
+                ChatReception::Ignored => {}
+                ChatReception::Refused { reason } => {
+                    candidates.refused.get_or_insert((agent, Refusal::Access(reason)));
+                }
+                ChatReception::Accepted { context_messages } => {
+                    candidates.accepted.push(Addressee { agent, chat, conversation, context_messages });
+                }
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Returns the position of the agent that has answered in the thread of this place.
+    pub(super) fn of_thread(&self, place: &ChatPlace) -> Option<usize> {
+        self.accepted.iter().position(|one| one.conversation.is_begun && place.thread.is_some())
+    }
 }
 
 /// Returns the agent whose name begins the text, followed by a colon.
@@ -226,6 +267,10 @@ pub(super) async fn edited(
     let Some(inbox) = bot.inbox() else { return Ok(()) };
     context.store().edit_chat_message(inbox, message.clone()).await?;
     bot.handling.until_ended(&message.id).await;
+    if parse_message(&message.text).is_some() {
+        // A command acts when it is sent. Its text is not what the agent got.
+        return Ok(());
+    }
     let is_voice = message.attachments.iter().any(|file| file.is_voice);
     for answer in context.store().chat_answers_of_message(message.id.clone()).await? {
         let mut origin = answer.origin;

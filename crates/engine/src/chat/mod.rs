@@ -130,7 +130,7 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>) {
             one.bot.retry.notify_one();
             continue;
         }
-        let bot = match settings.connector(commands::slash_commands()) {
+        let bot = match settings.connector(commands::slash_commands(settings.has_skills)) {
             Ok(connector) => Arc::new(Bot::new(settings.key.clone(), settings.platform, connector, agents)),
             Err(error) => {
                 warn!(

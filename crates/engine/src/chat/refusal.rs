@@ -132,7 +132,7 @@ impl Refusal {
     }
 
     /// Returns the sentence for the author, in the notation of the platform.
-    fn text(&self, agent: &AgentName, platform: ChatPlatform, now: Timestamp) -> String {
+    pub(super) fn text(&self, agent: &AgentName, platform: ChatPlatform, now: Timestamp) -> String {
         match self {
             Self::Access(RefusalReason::NotListed | RefusalReason::NotOnAllowlist) => {
                 texts::stranger(agent, platform)

@@ -55,6 +55,7 @@ macro_rules! migrations {
             34 "0034_" "running_of_agent",
             35 "0035_" "history",
             36 "0036_" "chat",
+            37 "0037_" "chat_calls",
             38 "0038_" "ask_replies",
             39 "0039_" "chat_files",
             40 "0040_" "chat_inboxes",

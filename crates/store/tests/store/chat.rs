@@ -23,6 +23,7 @@ on_both! {
     one_node_has_a_bot,
     asks_of_a_chat_are_open_until_their_posts_are_closed,
     a_reset_counts_for_its_conversation,
+    a_command_acts_on_one_thing,
     an_edit_replaces_the_prompt_of_a_job_that_has_not_started,
     an_edit_replaces_the_text_of_a_firing_that_is_not_prepared,
     a_running_attempt_sends_each_file_once,
@@ -120,6 +121,7 @@ fn answer(schedule: cowhand_core::id::ScheduleId, id: &str, conversation: &str, 
         place: place("C1"),
         message: id.into(),
         author: user("U1"),
+        repeated_by: None,
         text: "text".into(),
         details: MessageDetails::default(),
         url: String::new(),
@@ -151,6 +153,8 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
     let mut open = store.open_chat_conversations().await.unwrap();
     open.sort();
     assert_eq!(open, [(coder(), "slack C1".to_owned()), (coder(), "slack C1/3".to_owned())]);
+    let all_open = store.open_chat_answers(coder(), "slack C1".into(), 9).await.unwrap();
+    assert_eq!(all_open, [first.clone(), second.clone()]);
     let first_open = async || store.first_open_chat_answer(coder(), "slack C1".into()).await.unwrap();
     assert_eq!(first_open().await, Some(first.clone()));
 
@@ -279,9 +283,27 @@ async fn a_reset_counts_for_its_conversation(db: TestDb) {
     let coder = || "coder".parse().unwrap();
     let resets = async |chat: &str| store.chat_resets(coder(), chat.into()).await.unwrap();
     assert_eq!(resets("slack C1").await, 0);
-    store.reset_chat(coder(), "slack C1".into(), at(1)).await.unwrap();
-    store.reset_chat(coder(), "slack C1".into(), at(2)).await.unwrap();
+    let reset = async |call: &str, second| {
+        store.reset_chat(call.into(), coder(), "slack C1".into(), at(second)).await.unwrap()
+    };
+    assert!(reset("slack 1", 1).await);
+    assert!(!reset("slack 1", 2).await, "the same command again");
+    assert!(reset("slack 2", 3).await);
     assert_eq!((resets("slack C1").await, resets("slack C2").await), (2, 0));
+}
+
+async fn a_command_acts_on_one_thing(db: TestDb) {
+    let store = db.open().await;
+    let decide = async |call: &str, target: &str| {
+        store.decide_chat_call(call.into(), target.into(), at(1)).await.unwrap()
+    };
+    assert_eq!(store.chat_call("slack 1".into()).await.unwrap(), None);
+    assert_eq!(decide("slack 1", "job 1").await, "job 1");
+    assert_eq!(decide("slack 1", "job 2").await, "job 1", "the same command again");
+    assert_eq!(decide("slack 2", "job 2").await, "job 2");
+    assert_eq!(store.chat_call("slack 1".into()).await.unwrap().as_deref(), Some("job 1"));
+    store.forget_chat_messages(at(2)).await.unwrap();
+    assert_eq!(store.chat_call("slack 1".into()).await.unwrap(), None);
 }
 
 fn edited(text: &str) -> (FiringContext, Option<String>) {
@@ -380,7 +402,7 @@ async fn an_edit_of_a_message_changes_the_answer_of_its_job(db: TestDb) {
     let of_job = async || store.chat_answer_of_job(job.id().clone()).await.unwrap();
     assert_eq!(of_job().await, None);
     let answer = answer(schedule, "C1:1", "slack C1", 1);
-    store.open_chat_answer(answer.clone()).await.unwrap();
+    store.open_chat_answer(answer.clone(), None).await.unwrap();
     assert_eq!(of_job().await.unwrap().origin, answer.origin);
     let edited = AnswerOrigin { text: "edited".into(), ..answer.origin };
     store.edit_chat_answer(schedule, key("C1:1"), edited.clone()).await.unwrap();

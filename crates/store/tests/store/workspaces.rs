@@ -173,7 +173,7 @@ async fn the_newest_session_of_a_key_continues(db: TestDb) {
     let next = store.add_job(hand_job(), at(40)).await.unwrap();
     let newest = async |key: &str, since| {
         let (agent, job) = ("coder".parse().unwrap(), next.id().clone());
-        let found = store.newest_session(agent, key.into(), job, at(since)).await.unwrap();
+        let found = store.newest_session(agent, key.into(), Some(job), at(since)).await.unwrap();
         found.map(|found| found.session_id)
     };
     assert_eq!(newest("agent", 0).await.as_deref(), Some("s-1"), "the last one told none");

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::APPLICATION_ID;
 use super::faults::FakeDiscordFaultKind;
+use super::interactions::AUTOCOMPLETE_RESULT;
 use super::multipart::parts;
 use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState};
 
@@ -350,7 +351,10 @@ impl FakeDiscordState {
         interaction.text = match kind {
             4 => data["content"].as_str().map(str::to_owned),
             6 => Some(String::new()),
-            8 => data["choices"].as_array().filter(|choices| choices.is_empty()).map(|_| String::new()),
+            AUTOCOMPLETE_RESULT => data["choices"].as_array().map(|choices| {
+                let names = choices.iter().filter_map(|choice| choice["name"].as_str());
+                names.collect::<Vec<_>>().join("\n")
+            }),
             _ => None,
         };
         (204, Value::Null)

@@ -1,4 +1,5 @@
 use super::*;
+use crate::chat::{ChatPlace, ChatUser};
 use ChatPlatform::{Discord, Slack};
 
 fn stop(job: &str) -> ChatCommand {
@@ -64,6 +65,31 @@ fn slash_commands_of_both_platforms() {
     ] {
         let target = CommandTarget { agent: agent.map(|name| name.parse().unwrap()), command: expected };
         assert_eq!(parse_call(platform, name, argument), Ok(target), "{name} {argument}");
+    }
+}
+
+#[test]
+fn options_become_arguments() {
+    let options = |options: &[(&str, &str)]| {
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        options.collect::<Vec<_>>()
+    };
+    for (name, given, expected) in [
+        ("skill", options(&[("input", "to production"), ("name", "deploy")]), "deploy to production"),
+        (
+            "schedule",
+            options(&[("name", "daily report"), ("agent", "coder"), ("action", "run")]),
+            "agent=coder run daily report",
+        ),
+        ("cancel", options(&[("job", " a1b2c3 ")]), "a1b2c3"),
+        ("status", options(&[("agent", "coder"), ("other", "x")]), "agent=coder"),
+        ("status", Vec::new(), ""),
+    ] {
+        let place = ChatPlace { space: None, channel: "C".into(), thread: None, is_direct: false };
+        let (id, user) = ("1".to_owned(), ChatUser::default());
+        let (name, argument) = (name.to_owned(), String::new());
+        let call = CommandCall { id, place, user, name, argument, options: given };
+        assert_eq!(call.arguments(), expected);
     }
 }
 

@@ -1,0 +1,243 @@
+//! Commands of people in a chat: slash commands and messages that begin with `!`.
+//!
+//! A command acts with its sender as the actor, and once, even if it is handled again: what it acts on is decided and
+//! stored before it acts, under the id of the slash command or of the message.
+
+mod agent_settings;
+mod jobs;
+mod live_answers;
+mod names;
+mod reset;
+mod retry;
+mod schedules;
+mod session;
+mod skill;
+mod skill_files;
+mod slash;
+mod status;
+mod stop;
+mod usage;
+mod why;
+
+use cowhand_core::actor::Actor;
+use cowhand_core::chat::access::is_operator;
+use cowhand_core::chat::command::{ChatCommand, CommandMistake, CommandTarget, help, parse_call};
+use cowhand_core::chat::{ChatPlace, ChatPlatform, ChatUser, CommandCall, texts};
+use cowhand_core::id::AgentName;
+use jiff::Timestamp;
+use tracing::warn;
+
+use super::bot::Bot;
+use super::context::ChatContext;
+use super::conversation::answer_place;
+use super::intake::{Addressee, Candidates, HandleError};
+use super::posts::ChatReply;
+use crate::fleet::FleetError;
+use cowhand_store::{ReceivedChatMessage, Store, StoreError};
+use cowhand_system::fault;
+
+pub(super) use slash::{slash_commands, suggest};
+pub(super) use stop::stop_job;
+
+/// A command as a person has sent it.
+#[derive(Debug, Clone, Copy)]
+struct SentCommand<'a> {
+    context: &'a ChatContext,
+    bot: &'a Bot,
+    place: &'a ChatPlace,
+    user: &'a ChatUser,
+    /// Platform, and the id of the slash command or message. A command that is delivered again has the same id.
+    id: &'a str,
+    /// The message with the command; none for a slash command.
+    received: Option<&'a ReceivedChatMessage>,
+}
+
+/// A command for an agent with which its sender may talk.
+#[derive(Debug, Clone, Copy)]
+struct UsedCommand<'a> {
+    sent: SentCommand<'a>,
+    /// All agents with which the sender may talk in this place.
+    candidates: &'a [Addressee],
+    addressee: &'a Addressee,
+}
+
+/// Answers a slash command. Returns the text for its sender.
+pub(super) async fn answer_call(context: &ChatContext, bot: &Bot, call: &CommandCall) -> String {
+    let target = parse_call(bot.platform, &call.name, &call.arguments());
+    let id = format!("{} call {}", bot.platform, call.id);
+    let sent = SentCommand { context, bot, place: &call.place, user: &call.user, id: &id, received: None };
+    let text = sent.answer(target).await.unwrap_or_else(|error| {
+        warn!(bot = bot.key, command = call.name, "cannot do a command of a chat: {error}");
+        texts::not_done(&error.to_string(), bot.platform)
+    });
+    fault::point("chat_call_done");
+    context.fleet.redactor().redact(&text).into_owned()
+}
+
+/// Answers a command that was written as a message.
+pub(super) async fn answer_message(
+    context: &ChatContext,
+    bot: &Bot,
+    received: &ReceivedChatMessage,
+    target: Result<CommandTarget, CommandMistake>,
+) -> Result<(), HandleError> {
+    let message = &received.message;
+    let id = format!("{} {}", bot.platform, message.id);
+    let (place, user) = (&message.place, &message.author);
+    let sent = SentCommand { context, bot, place, user, id: &id, received: Some(received) };
+    let text = match sent.answer(target).await {
+        Ok(text) => text,
+        Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
+            return Err(HandleError::Fleet(error));
+        }
+        Err(error) => texts::not_done(&error.to_string(), bot.platform),
+    };
+    fault::point("chat_command_done");
+    let reply = ChatReply {
+        place: answer_place(message),
+        reply_to: Some(message.id.clone()),
+        key: &[&message.id, "command"],
+        first_tried_at: received.received_at,
+        text,
+        buttons: Vec::new(),
+    };
+    context.reply(bot, reply).await;
+    Ok(())
+}
+
+impl SentCommand<'_> {
+    /// Does the command, if its sender may talk to an agent here, and returns the text for the sender.
+    async fn answer(self, target: Result<CommandTarget, CommandMistake>) -> Result<String, FleetError> {
+        let platform = self.bot.platform;
+        let named = target.as_ref().ok().and_then(|target| target.agent.clone());
+        let candidates = self.candidates(named.is_some()).await?;
+        if candidates.accepted.is_empty() {
+            let now = self.context.now();
+            return Ok(candidates.refused.map_or_else(texts::no_agent_here, |(agent, refusal)| {
+                refusal.text(&agent.name, platform, now)
+            }));
+        }
+        let target = match target {
+            Ok(target) => target,
+            Err(mistake) => return Ok(mistake.in_words(platform)),
+        };
+        let addressee = match self.choose(&candidates, &target) {
+            Ok(addressee) => addressee,
+            Err(text) => return Ok(text),
+        };
+        UsedCommand { sent: self, candidates: &candidates.accepted, addressee }.run(&target.command).await
+    }
+
+    /// Returns the agents for which the command can be. A command that names its agent addresses the agent, also in a
+    /// channel in which the agent only answers mentions.
+    async fn candidates(&self, is_agent_named: bool) -> Result<Candidates, StoreError> {
+        match self.received {
+            Some(received) if !is_agent_named => {
+                Candidates::of_message(self.context, self.bot, &received.message).await
+            }
+            _ => Candidates::of_call(self.context, self.bot, self.place, self.user).await,
+        }
+    }
+
+    /// Chooses the agent: the agent that the command names, else the agent of the thread, else the first agent that
+    /// answers here. Returns a text for the sender if a command that changes something names no agent, and there are
+    /// several.
+    fn choose<'a>(
+        &self,
+        candidates: &'a Candidates,
+        target: &CommandTarget,
+    ) -> Result<&'a Addressee, String> {
+        let (accepted, platform) = (&candidates.accepted, self.bot.platform);
+        if let Some(name) = &target.agent {
+            let is_named = |one: &&Addressee| one.agent.name.as_str().eq_ignore_ascii_case(name.as_str());
+            let named = accepted.iter().find(is_named);
+            return named.ok_or_else(|| texts::no_such_agent(name.as_str(), platform));
+        }
+        if let Some(index) = candidates.of_thread(self.place) {
+            return Ok(&accepted[index]);
+        }
+        let only_owner = schedule_name(&target.command).and_then(|name| names::only_owner(accepted, name));
+        let is_clear = accepted.len() == 1 || !target.command.needs_agent();
+        only_owner.or_else(|| accepted.first().filter(|_| is_clear)).ok_or_else(|| {
+            let agents: Vec<AgentName> = accepted.iter().map(|one| one.agent.name.clone()).collect();
+            texts::which_agent(&agents, platform)
+        })
+    }
+
+    fn actor(&self) -> Actor {
+        super::actor_of(self.bot.platform, self.user)
+    }
+}
+
+/// Returns the schedule that a command names.
+fn schedule_name(command: &ChatCommand) -> Option<&str> {
+    match command {
+        ChatCommand::ScheduleRun { name }
+        | ChatCommand::ScheduleEnable { name }
+        | ChatCommand::ScheduleDisable { name } => Some(name),
+        _ => None,
+    }
+}
+
+impl UsedCommand<'_> {
+    async fn run(&self, command: &ChatCommand) -> Result<String, FleetError> {
+        if command.needs_operator() && !self.is_operator() {
+            return Ok(texts::needs_operator("schedule", self.platform()));
+        }
+        match command {
+            ChatCommand::Help => Ok(self.help()),
+            ChatCommand::Ping => Ok(texts::pong()),
+            ChatCommand::Status => self.status().await,
+            ChatCommand::Reset => self.reset().await,
+            ChatCommand::Stop { job } => self.stop(job.as_ref()).await,
+            ChatCommand::Retry => self.retry().await,
+            ChatCommand::Session => self.session().await,
+            ChatCommand::Usage => self.usage().await,
+            ChatCommand::Tools => Ok(self.tools()),
+            ChatCommand::Config => Ok(self.config()),
+            ChatCommand::Skills => self.skills().await,
+            ChatCommand::Skill { name, input } => self.skill(name, input.as_deref()).await,
+            ChatCommand::Schedules => self.schedules().await,
+            ChatCommand::ScheduleRun { name } => self.run_schedule(name).await,
+            ChatCommand::ScheduleEnable { name } => self.enable_schedule(name).await,
+            ChatCommand::ScheduleDisable { name } => self.disable_schedule(name).await,
+            ChatCommand::Jobs => self.jobs().await,
+            ChatCommand::Why { what } => self.why(what).await,
+        }
+    }
+
+    fn help(&self) -> String {
+        let operates = |one: &Addressee| is_operator(&one.chat.access, self.sent.user);
+        help(self.platform(), self.candidates.iter().any(operates))
+    }
+
+    fn context(&self) -> &ChatContext {
+        self.sent.context
+    }
+
+    fn store(&self) -> &Store {
+        self.sent.context.store()
+    }
+
+    fn platform(&self) -> ChatPlatform {
+        self.sent.bot.platform
+    }
+
+    fn now(&self) -> Timestamp {
+        self.sent.context.now()
+    }
+
+    fn agent_name(&self) -> &AgentName {
+        &self.addressee.agent.name
+    }
+
+    /// Returns whether the sender may do what only operators of the agent may do.
+    fn is_operator(&self) -> bool {
+        is_operator(&self.addressee.chat.access, self.sent.user)
+    }
+
+    /// Returns the text from which the session key of the conversation is made.
+    async fn chat(&self) -> Result<String, StoreError> {
+        self.addressee.conversation.chat(self.store(), self.agent_name()).await
+    }
+}
