@@ -109,10 +109,6 @@ async fn voice_messages_are_transcribed() {
         ((200, "?".to_owned()), "an answer without a text"),
     ] {
         service.lock().unwrap().answer = answer;
-        // The same kind of refusal is told once in a minute.
-        scene.run(&["stop"]);
-        scene.start();
-        scene.connected().await;
         scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
         let refusal = posted(&scene, said).await;
         assert!(refusal.starts_with("Your voice message could not be transcribed"), "{refusal}");

@@ -90,7 +90,7 @@ impl AttemptTask {
     }
 
     /// Adds the MCP server of the job channel, and the `ask` and `deny` rules of the job's schedule, to an agent that
-    /// needs the job channel. Returns any other agent unchanged.
+    /// needs the job channel or answers a chat message. Returns any other agent unchanged.
     pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, ChannelError> {
         let mut agent = agent.clone();
         let is_ask_mode = agent.tools.mode == PermissionMode::Ask;

@@ -58,8 +58,12 @@ pub(super) struct PostedRefusals(Mutex<HashMap<PostedRefusal, Timestamp>>);
 type PostedRefusal = (AgentName, String, String, &'static str);
 
 impl PostedRefusals {
-    /// Returns whether the author is to be told this refusal now.
+    /// Returns whether the author is to be told this refusal now. A failed transcription is always told, because the
+    /// author may try again.
     fn is_new(&self, agent: &AgentName, message: &ChatMessage, refusal: &Refusal, now: Timestamp) -> bool {
+        if matches!(refusal, Refusal::VoiceFailed { .. }) {
+            return true;
+        }
         let mut posted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         posted.retain(|_, at| now.duration_since(*at) < SAME_REFUSAL_WITHIN);
         let (author, channel) = (message.author.id.clone(), message.place.channel.clone());
