@@ -132,10 +132,7 @@ impl StatusArgs {
         }
         let of_agent = |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
         lines.extend(status.gone_schedules.iter().filter(of_agent).map(gone_schedule_line));
-        let of_agent =
-            |bot: &&ChatBotView| self.agent.as_ref().is_none_or(|agent| bot.agents.contains(agent));
-        let node = status.daemon.node.as_deref();
-        lines.extend(status.chat_bots.iter().filter(of_agent).map(|bot| chat_bot_line(bot, node, now)));
+        lines.extend(chat_bot_lines(&status, self.agent.as_ref(), now));
         let of_agent =
             |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
         lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
@@ -277,12 +274,20 @@ pub(super) fn given_up_line(item: &GivenUpItem) -> String {
     format!("{}: {}", style::styled("given up", style::ODD), print::one_line(&item.sentence(), 600))
 }
 
-/// Formats the state of a bot on a chat platform, and the agents that use the bot.
-fn chat_bot_line(bot: &ChatBotView, node: Option<&str>, now: Timestamp) -> String {
-    let (name, agents) = (&bot.bot, bot.agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", "));
-    let state = chat_bot_state(bot, node, now);
-    let style = if bot.status == ChatBotStatus::Connected { style::GOOD } else { style::ODD };
-    format!("{}: {name}, for {agents}, {state}", style::styled("chat bot", style))
+/// Formats the state of each bot on a chat platform, with the agents that use the bot.
+fn chat_bot_lines(
+    status: &StatusView,
+    agent: Option<&AgentName>,
+    now: Timestamp,
+) -> impl Iterator<Item = String> {
+    let is_shown = move |bot: &&ChatBotView| agent.is_none_or(|agent| bot.agents.contains(agent));
+    let node = status.daemon.node.as_deref();
+    status.chat_bots.iter().filter(is_shown).map(move |bot| {
+        let agents: Vec<&str> = bot.agents.iter().map(AgentName::as_str).collect();
+        let style = if bot.status == ChatBotStatus::Connected { style::GOOD } else { style::ODD };
+        let (label, state) = (style::styled("chat bot", style), chat_bot_state(bot, node, now));
+        format!("{label}: {}, for {}, {state}", bot.bot, agents.join(", "))
+    })
 }
 
 /// Describes the connection of a bot, and its answers and messages that are not done.

@@ -118,12 +118,12 @@ async fn each_key_of_output_changes_what_is_posted() {
     });
     assert_eq!(scene.jobs().iter().filter(|job| job["status"] == "completed").count(), AGENTS.len() + 2);
     assert_eq!(scene.discord.typing_count(&silent), 0, "typing_indicator: false");
-    let mut all = String::new();
-    for (name, keys) in AGENTS {
+    let of_agent = |(name, keys): (&str, &str)| {
         let (channel, ts) = &asked[name];
-        all.push_str(&format!("== {name}: {keys}\n{}\n", posted(&scene, channel)));
         assert!(scene.slack.reactions(channel, ts).is_empty(), "{name}: the reaction is removed at the end");
-    }
+        format!("== {name}: {keys}\n{}", posted(&scene, channel))
+    };
+    let all = AGENTS.map(of_agent).join("\n");
     insta::assert_snapshot!("what_is_posted_by_each_key", without_times(&all));
 }
 

@@ -7,7 +7,7 @@ use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use cowhand_store::{
-    ChatAnswer, ChatAsk, ChatBotState, ChatEdit, Claim, FileSent, Fired, SentFile, TakePreparing,
+    ChatAnswer, ChatAsk, ChatBotState, ChatCounts, ChatEdit, Claim, FileSent, Fired, SentFile, TakePreparing,
 };
 use jiff::SignedDuration;
 
@@ -21,6 +21,7 @@ on_both! {
     answers_are_found_by_conversation_message_and_author,
     an_ended_answer_does_not_change,
     one_node_has_a_bot,
+    open_answers_and_messages_that_are_not_handled_are_counted,
     asks_of_a_chat_are_open_until_their_posts_are_closed,
     a_reset_counts_for_its_conversation,
     a_command_acts_on_one_thing,
@@ -177,7 +178,7 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
     store.end_chat_answer(schedule, first.key.clone(), at(9)).await.unwrap();
     let second = ChatAnswer { waiting_note: Some("C1:77".into()), ..second };
     assert_eq!(first_open().await, Some(second.clone()));
-    assert_eq!(store.chat_answers_of_message("C1:1".into()).await.unwrap(), [saved.clone()]);
+    assert_eq!(store.chat_answers_of_message("C1:1".into()).await.unwrap(), std::slice::from_ref(&saved));
     let of_conversation = store.chat_answers_of_conversation(coder(), "slack C1".into(), 10).await.unwrap();
     assert_eq!(of_conversation, [second, saved]);
     let count = async |since| store.chat_messages_of_author("U1".into(), coder(), at(since)).await.unwrap();
@@ -224,6 +225,7 @@ async fn one_node_has_a_bot(db: TestDb) {
     assert!(hold("n1").await);
     assert!(!hold("n2").await, "the other node has it");
     assert!(hold("n1").await, "a renewal");
+    store.set_chat_bot_inbox("b".into(), "discord:7".into()).await.unwrap();
     let connected = ChatBotState::Connected { account: "cow".into() };
     store.set_chat_bot_state("b".into(), "n2".into(), ChatBotState::Stopped, at(1)).await.unwrap();
     store.set_chat_bot_state("b".into(), "n1".into(), connected.clone(), at(2)).await.unwrap();
@@ -242,8 +244,31 @@ async fn one_node_has_a_bot(db: TestDb) {
     assert_eq!((is_of("n1").await, is_of("n2").await), (false, true));
     assert!(!hold_at("n1", 32).await);
     assert!(hold_at("n1", 33).await, "its lease has expired");
+    let inbox = store.chat_bots().await.unwrap()[0].inbox.clone();
+    assert_eq!(inbox.as_deref(), Some("discord:7"), "the account does not change with the node");
     store.drop_chat_bot("b".into()).await.unwrap();
     assert!(store.chat_bots().await.unwrap().is_empty());
+}
+
+async fn open_answers_and_messages_that_are_not_handled_are_counted(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    assert_eq!(store.chat_counts().await.unwrap(), ChatCounts::default());
+    for id in ["C1:1", "C1:2"] {
+        store.receive_chat_message(BOT.into(), message(id, "C1", 1), at(1)).await.unwrap();
+        store.open_chat_answer(answer(schedule, id, "slack C1", 1)).await.unwrap();
+    }
+    let counts = async || {
+        let counts = store.chat_counts().await.unwrap();
+        let of_coder = ("coder".parse().unwrap(), ChatPlatform::Slack);
+        (counts.open_answers.get(&of_coder).copied(), counts.unhandled_messages.get(BOT).copied())
+    };
+    assert_eq!(counts().await, (Some(2), Some(2)));
+    store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap();
+    store.end_chat_answer(schedule, key("C1:1"), at(2)).await.unwrap();
+    assert_eq!(counts().await, (Some(1), Some(1)));
+    store.chat_message_handled(BOT.into(), "C1:2".into()).await.unwrap();
+    store.end_chat_answer(schedule, key("C1:2"), at(2)).await.unwrap();
+    assert_eq!(counts().await, (None, None));
 }
 
 async fn asks_of_a_chat_are_open_until_their_posts_are_closed(db: TestDb) {

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use cowhand_core::chat::ChatPlatform;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{Job, JobStatus, NewJob, Outcome};
+use cowhand_core::job::{Job, JobStatus, NewJob, OriginMessage, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::session::SessionPolicy;
 use cowhand_core::workspace::{IsolationKind, Workspace};
@@ -194,21 +195,35 @@ async fn the_newest_session_of_a_key_continues(db: TestDb) {
     assert_eq!(store.session_of(jobs[2].id().clone()).await.unwrap(), None);
     store.forget_session(jobs[1].id().clone()).await.unwrap();
     assert_eq!(newest("agent", 0).await.as_deref(), Some("s-0"));
+    assert!(store.has_session("coder".parse().unwrap(), "agent".into(), at(0)).await.unwrap());
     store.clear_agent("coder".parse().unwrap(), at(50)).await.unwrap();
     assert_eq!(newest("agent", 0).await, None);
+    assert!(!store.has_session("coder".parse().unwrap(), "agent".into(), at(0)).await.unwrap());
     assert!(store.session_of(jobs[0].id().clone()).await.unwrap().is_some(), "a person can still go on");
 }
 
 async fn a_job_knows_its_chat(db: TestDb) {
     let store = db.open().await;
     let chat = Some("slack C1/1.2 \u{fc}".to_owned());
-    let of_chat = store.add_job(NewJob { chat: chat.clone(), ..hand_job() }, at(1)).await.unwrap();
+    let message = OriginMessage {
+        platform: ChatPlatform::Slack,
+        id: "C1:1.2".into(),
+        channel: "C1".into(),
+        thread: None,
+        author: "UANN".into(),
+        author_name: Some("Ann".into()),
+        url: Some("https://slack.example/1".into()),
+    };
+    let new = NewJob { chat: chat.clone(), message: Some(message.clone()), ..hand_job() };
+    let of_chat = store.add_job(new, at(1)).await.unwrap();
     let of_none = store.add_job(hand_job(), at(2)).await.unwrap();
     let read = async |job: &Job| store.job(job.id().clone()).await.unwrap().unwrap();
     assert_eq!((read(&of_chat).await.chat(), read(&of_none).await.chat()), (chat.as_deref(), None));
+    assert_eq!((read(&of_chat).await.message(), read(&of_none).await.message()), (Some(&message), None));
     let live = store.snapshot().await.unwrap().jobs;
     assert_eq!(live.iter().map(|job| job.chat.clone()).collect::<Vec<_>>(), [chat.clone(), None]);
     let epoch = start(&store, &of_chat, Some("chat x"), at(3)).await;
     end(&store, &of_chat, epoch, at(4)).await;
-    assert_eq!(read(&of_chat).await.chat(), chat.as_deref(), "to its end and after");
+    let ended = read(&of_chat).await;
+    assert_eq!((ended.chat(), ended.message()), (chat.as_deref(), Some(&message)), "to its end and after");
 }
