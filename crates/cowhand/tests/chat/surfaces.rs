@@ -88,7 +88,7 @@ async fn all_surfaces_show_the_bots_and_the_messages() {
     scene.wait_for("both bots to be connected", &["status"], |status| {
         [SLACK_BOT, DISCORD_BOT].iter().all(|name| bot(status, name)["status"] == "connected").then_some(())
     });
-    bots_agree(&scene, &server, &[1, 1]);
+    bots_agree(&scene, &server, [1, 1]);
     messages_agree(&scene, &server).await;
     refused_message_is_explained(&scene).await;
     scene.discord.revoke_token();
@@ -97,7 +97,7 @@ async fn all_surfaces_show_the_bots_and_the_messages() {
 }
 
 /// Compares the bots on all surfaces. `connected` has the metric of each bot.
-fn bots_agree(scene: &Scene, server: &Server, connected: &[u32; 2]) {
+fn bots_agree(scene: &Scene, server: &Server, connected: [u32; 2]) {
     let status = scene.json(&["status"]);
     assert_eq!(server.api("status")["chat_bots"], status["chat_bots"]);
     assert_eq!(scene.json(&["why", "helper/chat"])["chat_bots"], status["chat_bots"]);
@@ -140,7 +140,7 @@ async fn messages_agree(scene: &Scene, server: &Server) {
         (bot["open_answers"] == 1 && bot["unhandled_messages"] == 0).then_some(())
     });
     assert!(flat(scene, &["status"]).contains("as cowhand; 1 answer is not complete"));
-    bots_agree(scene, server, &[1, 1]);
+    bots_agree(scene, server, [1, 1]);
     std::fs::remove_file(scene.root.join("hold")).unwrap();
     scene.wait_for("the end of the answer", &["status"], |status| {
         (bot(status, SLACK_BOT)["open_answers"] == 0).then_some(())
@@ -205,7 +205,7 @@ fn refused_bot_is_explained(scene: &Scene, server: &Server) {
     scene.wait_for("the refusal", &["status"], |status| {
         (bot(status, DISCORD_BOT)["status"] == "refused").then_some(())
     });
-    bots_agree(scene, server, &[1, 0]);
+    bots_agree(scene, server, [1, 0]);
     let said = flat(scene, &["status"]);
     assert!(said.contains("`cowhand doctor` names what is missing"), "{said}");
     assert!(server.get("/").contains("A chat bot is refused"));

@@ -255,7 +255,7 @@ async fn open_answers_and_messages_that_are_not_handled_are_counted(db: TestDb) 
     assert_eq!(store.chat_counts().await.unwrap(), ChatCounts::default());
     for id in ["C1:1", "C1:2"] {
         store.receive_chat_message(BOT.into(), message(id, "C1", 1), at(1)).await.unwrap();
-        store.open_chat_answer(answer(schedule, id, "slack C1", 1)).await.unwrap();
+        store.open_chat_answer(answer(schedule, id, "slack C1", 1), None).await.unwrap();
     }
     let counts = async || {
         let counts = store.chat_counts().await.unwrap();
