@@ -109,4 +109,12 @@ async fn each_conversation_has_its_own_session() {
     let fourth = next();
     is_new(&fourth, "a cleared session");
     assert!(prompt(&fourth).contains("third"), "{fourth}");
+    // A reset counts for its conversation only.
+    scene.slack.say("C1", ANN, &mention("!reset"));
+    scene.slack.say("C1", ANN, &mention("fifth"));
+    let fifth = next();
+    is_new(&fifth, "after the reset");
+    assert!(prompt(&fifth).contains("fourth"), "{fifth}");
+    scene.slack.say("C1", ANN, &mention("sixth"));
+    assert_eq!(session(&next()), session(&fifth));
 }
