@@ -202,10 +202,11 @@ while [ ! -e go ]; do sleep 0.05; done
 echo 'That was all.'
 "#;
 
-async fn sender() -> Scene {
+async fn sender(sandbox: &str) -> Scene {
     let chat = everyone("", "");
     let agent = format!(
-        "  - {{name: sender, working_directory: work, runtime: command, command: [sender.sh], chat: {chat}}}\n"
+        "  - {{name: sender, working_directory: work, sandbox: {sandbox}, runtime: command, \
+         command: [sender.sh], chat: {chat}}}\n"
     );
     let scene = Scene::new(&format!("agents:\n{agent}")).await;
     scene.write_program("sender.sh", SENDER);
@@ -219,8 +220,10 @@ async fn sender() -> Scene {
 /// Each file is posted once and in its order, although the daemon is killed before and after a post.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_send_files_into_their_chat() {
-    for (platform, place) in [("slack", "chat_file_tried"), ("discord", "chat_file_posted")] {
-        let scene = sender().await;
+    for (platform, place, sandbox) in
+        [("slack", "chat_file_tried", "none"), ("discord", "chat_file_posted", "bubblewrap")]
+    {
+        let scene = sender(sandbox).await;
         start_with(&scene, place).await;
         let daemon = scene.daemon().unwrap();
         if platform == "slack" {
