@@ -2,7 +2,7 @@
 -- that ran the attempt.
 create table chat_files (
     job_id     text not null,
-    number     integer not null,
+    number     bigint not null,
     -- The agent's own id of the request. A repeated request sends the file once.
     key        text not null,
     node       text not null,
