@@ -80,7 +80,14 @@ impl fmt::Display for FileStatus {
         match self {
             Self::Claimed { by, until } => {
                 write!(f, "is claimed by {}", by.as_deref().unwrap_or("somebody"))?;
-                until.map_or(Ok(()), |until| write!(f, " until {until}"))
+                match until {
+                    Some(until) => write!(f, " until {until}"),
+                    // Only a person ends such a claim.
+                    None => f.write_str(
+                        " without a `claimed_until`; to end the claim, set `status: available` in its file, which \
+                         `cowhand work show` names",
+                    ),
+                }
             }
             Self::Available | Self::Done(_) => write!(f, "is {}", self.word()),
             Self::Other(word) => write!(f, "has the status {word:?}"),

@@ -73,9 +73,21 @@ fn statuses() {
         ("status:", true, "is available"),
         ("status: available", true, "is available"),
         ("status: ready", true, "is available"),
-        ("status: claimed", false, "is claimed by somebody"),
-        ("status: claimed\nclaimed_by: ann", false, "is claimed by ann"),
-        ("status: claimed\nclaimed_until: soon", false, "is claimed by somebody"),
+        (
+            "status: claimed",
+            false,
+            "is claimed by somebody without a `claimed_until`; to end the claim, set `status: available` in its file, which `cowhand work show` names",
+        ),
+        (
+            "status: claimed\nclaimed_by: ann",
+            false,
+            "is claimed by ann without a `claimed_until`; to end the claim, set `status: available` in its file, which `cowhand work show` names",
+        ),
+        (
+            "status: claimed\nclaimed_until: soon",
+            false,
+            "is claimed by somebody without a `claimed_until`; to end the claim, set `status: available` in its file, which `cowhand work show` names",
+        ),
         (
             "status: claimed\nclaimed_by: a/b\nclaimed_until: 2026-03-01T12:00:01Z",
             false,
