@@ -57,7 +57,7 @@ impl Launch {
         if let Some(refusal) = description::refusal(runtime, session) {
             return Err(refusal.into());
         }
-        if let Some(unenforceable) = agent.unenforceable() {
+        if let Some(unenforceable) = agent.unenforceable().into_iter().next() {
             return Err(LaunchError::Unenforceable(unenforceable.why));
         }
         let mut environment = environment(agent, job, own, dotenv);

@@ -19,8 +19,14 @@ pub fn render(loaded: &LoadedConfig, base: &Path, colour: bool) -> String {
         .map(|problem| {
             let block = renderer.render(&[group(problem, &loaded.sources, base)]);
             let shows_line = shows_line(problem, &loaded.sources);
-            // A block without a source line has no margin, so its further lines are indented here.
-            if shows_line { block + "\n" } else { block.replace('\n', "\n ") + "\n" }
+            if shows_line {
+                return block + "\n";
+            }
+            // A block without a source line has no margin, so its further lines are indented here. Nor does it contain
+            // the label of the underlined part, which is the key.
+            let key = Some(&problem.key).filter(|key| !key.is_empty());
+            let key = key.map(|key| format!("\n  = key: {key}")).unwrap_or_default();
+            block.replace('\n', "\n ") + &key + "\n"
         })
         .collect();
     blocks.join("\n")

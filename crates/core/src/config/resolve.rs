@@ -459,7 +459,11 @@ fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
     let default = draft.node.get("default_prompt").map(|node| (node, "default_prompt".to_owned()));
     for (name, entry) in schedules {
         let schedule = &entry.node;
-        let Some(trigger) = schedule.get("type").and_then(Node::text) else { continue };
+        // The variables of a misspelt type are not known.
+        let trigger = schedule.get("type").and_then(Node::text);
+        let Some(trigger) = trigger.filter(|trigger| TriggerConfig::TYPES.contains(trigger)) else {
+            continue;
+        };
         let own = schedule.get("prompt").map(|node| (node, format!("schedules.{name}.prompt")));
         let Some((prompt, key)) = own.or_else(|| default.clone()) else { continue };
         let has_source = [schedule, &draft.node].iter().any(|node| node.get("work_source").is_some());

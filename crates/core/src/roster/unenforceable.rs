@@ -13,66 +13,65 @@ pub struct Unenforceable {
 }
 
 impl Agent {
-    pub fn unenforceable(&self) -> Option<Unenforceable> {
+    /// Returns every restriction that the runtime cannot enforce and every secret that it would expose, one for each key.
+    pub fn unenforceable(&self) -> Vec<Unenforceable> {
         let runtime = self.runtime();
         let name = runtime.name();
-        if let Some(server) = self.server_with_secret_url().filter(|_| runtime == Runtime::Codex) {
+        let mut found = Vec::new();
+        for server in self.servers_with_secret_url().filter(|_| runtime == Runtime::Codex) {
             let key = format!("mcp_servers.{server}.url");
             let why = format!(
                 "`{key}` contains a user name, a query or a fragment, which may be secret, and Codex accepts it only as an argument, which every user of the machine can see; put secrets into `headers`"
             );
-            return Some(Unenforceable { key, why });
+            found.push(Unenforceable { key, why });
         }
         if self.tools.mode == PermissionMode::Ask && !runtime.asks() {
             let why = format!(
                 "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so the agent is not started"
             );
-            return Some(Unenforceable { key: "permission_mode".to_owned(), why });
+            found.push(Unenforceable { key: "permission_mode".to_owned(), why });
         }
-        let key = self.unsupported_restriction()?;
-        let why = format!(
-            "`runtime: {name}` cannot enforce `{key}`, so the agent is not started; remove the key, or choose another runtime"
-        );
-        Some(Unenforceable { key: key.to_owned(), why })
+        for key in self.unsupported_restrictions() {
+            let why = format!(
+                "`runtime: {name}` cannot enforce `{key}`, so the agent is not started; remove the key, or choose another runtime"
+            );
+            found.push(Unenforceable { key: key.to_owned(), why });
+        }
+        found
     }
 
-    /// Returns the first key with a restriction that the runtime cannot enforce.
-    fn unsupported_restriction(&self) -> Option<&'static str> {
+    /// Returns the keys with a restriction that the runtime cannot enforce. `permission_mode: ask` is not among them.
+    fn unsupported_restrictions(&self) -> impl Iterator<Item = &'static str> {
         let runtime = self.runtime();
         let forbids = |mode| {
             use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
             match mode {
-                AcceptEdits | BypassPermissions => false,
-                Default | Plan | Delegate | DontAsk | Ask => true,
+                AcceptEdits | BypassPermissions | Ask => false,
+                Default | Plan | Delegate | DontAsk => true,
             }
         };
         let can_restrict = match runtime {
             Runtime::Claude | Runtime::Gemini | Runtime::Opencode | Runtime::Acp => true,
             Runtime::Codex | Runtime::Command => false,
         };
-        if can_restrict {
-            None
-        } else if !self.tools.denied.is_empty() {
-            Some("denied_tools")
-        } else if self.tools.available.is_some() {
-            Some("tools")
-        } else if runtime == Runtime::Command && forbids(self.tools.mode) {
-            Some("permission_mode")
-        } else {
-            None
-        }
+        let keys = [
+            ("denied_tools", !self.tools.denied.is_empty()),
+            ("tools", self.tools.available.is_some()),
+            ("permission_mode", runtime == Runtime::Command && forbids(self.tools.mode)),
+        ];
+        keys.into_iter().filter(move |(_, is_set)| *is_set && !can_restrict).map(|(key, _)| key)
     }
 
-    /// Returns the name of the first MCP server whose URL may contain a secret.
-    fn server_with_secret_url(&self) -> Option<&str> {
+    /// Returns the names of the MCP servers whose URLs may contain a secret.
+    fn servers_with_secret_url(&self) -> impl Iterator<Item = &str> {
         let holds_more = |url: &str| {
             let place = url.split_once("://").map_or(url, |(_, place)| place);
             let host = place.split(['/', '?', '#']).next().unwrap_or_default();
             host.contains('@') || place.contains('?') || place.contains('#')
         };
-        let mut servers = self.mcp_servers.iter();
+        let servers = self.mcp_servers.iter();
         servers
-            .find(|(_, server)| server.url.as_deref().is_some_and(holds_more))
+            .filter(move |(_, server)| server.url.as_deref().is_some_and(holds_more))
             .map(|(name, _)| name.as_str())
     }
 }
@@ -83,39 +82,49 @@ mod tests {
 
     #[test]
     fn settings_that_a_runtime_cannot_enforce_are_found() {
-        for (settings, key) in [
-            (r#"{"runtime":"codex"}"#, None),
-            (r#"{"runtime":"codex","permission_mode":"plan","allowed_tools":["Bash"]}"#, None),
-            (r#"{"runtime":"codex","denied_tools":["Bash"]}"#, Some("denied_tools")),
-            (r#"{"runtime":"codex","denied_tools":[]}"#, None),
-            (r#"{"runtime":"codex","tools":["Read"]}"#, Some("tools")),
-            (r#"{"runtime":"codex","tools":[]}"#, None),
-            (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp@2"}}}"#, None),
+        let cases: &[(&str, &[&str])] = &[
+            (r#"{"runtime":"codex"}"#, &[]),
+            (r#"{"runtime":"codex","permission_mode":"plan","allowed_tools":["Bash"]}"#, &[]),
+            (r#"{"runtime":"codex","denied_tools":["Bash"]}"#, &["denied_tools"]),
+            (r#"{"runtime":"codex","denied_tools":[]}"#, &[]),
+            (r#"{"runtime":"codex","tools":["Read"]}"#, &["tools"]),
+            (r#"{"runtime":"codex","tools":[]}"#, &[]),
+            (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp@2"}}}"#, &[]),
             (
                 r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp?key=s"}}}"#,
-                Some("mcp_servers.far.url"),
+                &["mcp_servers.far.url"],
             ),
             (
                 r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#,
-                Some("mcp_servers.far.url"),
+                &["mcp_servers.far.url"],
             ),
-            (r#"{"runtime":"claude","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#, None),
-            (r#"{"runtime":"command","permission_mode":"acceptEdits"}"#, None),
-            (r#"{"runtime":"command","permission_mode":"plan"}"#, Some("permission_mode")),
+            (r#"{"runtime":"claude","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#, &[]),
+            (r#"{"runtime":"command","permission_mode":"acceptEdits"}"#, &[]),
+            (r#"{"runtime":"command","permission_mode":"plan"}"#, &["permission_mode"]),
             (
                 r#"{"runtime":"claude","tools":["Read"],"denied_tools":["Bash"],"permission_mode":"plan"}"#,
-                None,
+                &[],
             ),
-            (r#"{"runtime":"gemini","denied_tools":["Bash"]}"#, None),
-            (r#"{"runtime":"claude","permission_mode":"ask"}"#, None),
-            (r#"{"runtime":"codex","permission_mode":"ask"}"#, Some("permission_mode")),
-            (r#"{"runtime":"gemini","permission_mode":"ask"}"#, Some("permission_mode")),
-            (r#"{"runtime":"opencode","permission_mode":"ask"}"#, Some("permission_mode")),
-            (r#"{"runtime":"command","permission_mode":"ask"}"#, Some("permission_mode")),
-        ] {
+            (r#"{"runtime":"gemini","denied_tools":["Bash"]}"#, &[]),
+            (
+                r#"{"runtime":"command","permission_mode":"plan","tools":["Bash"],"denied_tools":["Read"]}"#,
+                &["denied_tools", "tools", "permission_mode"],
+            ),
+            (
+                r#"{"runtime":"command","permission_mode":"ask","tools":["Bash"]}"#,
+                &["permission_mode", "tools"],
+            ),
+            (r#"{"runtime":"claude","permission_mode":"ask"}"#, &[]),
+            (r#"{"runtime":"codex","permission_mode":"ask"}"#, &["permission_mode"]),
+            (r#"{"runtime":"gemini","permission_mode":"ask"}"#, &["permission_mode"]),
+            (r#"{"runtime":"opencode","permission_mode":"ask"}"#, &["permission_mode"]),
+            (r#"{"runtime":"command","permission_mode":"ask"}"#, &["permission_mode"]),
+        ];
+        for (settings, keys) in cases {
             let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
             let found = agent.unenforceable();
-            assert_eq!(found.as_ref().map(|found| found.key.as_str()), key, "{settings} {found:?}");
+            let found_keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).collect();
+            assert_eq!(found_keys, *keys, "{settings} {found:?}");
         }
     }
 }

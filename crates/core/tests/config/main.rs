@@ -16,6 +16,7 @@ mod prompts;
 mod properties;
 mod reloads;
 mod seeds;
+mod side_effects;
 mod trust;
 mod unused;
 mod web;

@@ -11,22 +11,23 @@ pub(in crate::config) const NEEDED_KEYS: [&str; 2] = ["runtime", "command"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let unenforceable = agent.unenforceable();
-    check_unused(loader, draft, agent, unenforceable.as_ref());
-    if let Some(Unenforceable { key, why }) = unenforceable {
+    check_unused(loader, draft, agent, &unenforceable);
+    for Unenforceable { key, why } in &unenforceable {
         let found = key.split('.').try_fold(&draft.node, Node::get);
         let at = found.map_or(draft.entry, |node| node.at);
         if key.starts_with("mcp_servers") {
             // The problem is about a URL that may contain a secret.
             loader.problems.secret_at(at);
         }
-        loader.problems.add(Problem::error(at, why).key(draft.key_of(&key)));
-        return;
+        loader.problems.add(Problem::error(at, why.as_str()).key(draft.key_of(key)));
     }
-    for (number, Unenforceable { why, .. }) in
-        agent.with_fallbacks().filter_map(|(number, agent)| Some((number?, agent.unenforceable()?)))
-    {
+    // A key that the agent itself cannot use is reported only once.
+    let is_new = |found: &Unenforceable| unenforceable.iter().all(|known| known.key != found.key);
+    for (number, agent) in agent.with_fallbacks().filter_map(|(number, agent)| Some((number?, agent))) {
         let at = draft.node.get("fallback").map_or(draft.entry, |node| node.at);
-        loader.problems.add(Problem::error(at, why).key(draft.key_of(&format!("fallback[{number}]"))));
+        for Unenforceable { why, .. } in agent.unenforceable().into_iter().filter(is_new) {
+            loader.problems.add(Problem::error(at, why).key(draft.key_of(&format!("fallback[{number}]"))));
+        }
     }
 }
 
@@ -48,20 +49,13 @@ pub(in crate::config) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     loader.problems.add(problem.key(draft.key_of("command")));
 }
 
-/// Warns of keys that this runtime does not support. They are not errors, but have no effect. The key in
-/// `unenforceable` is left out, because it is reported as an error.
-fn check_unused(
-    loader: &mut Loader<'_>,
-    draft: &Draft,
-    agent: &Agent,
-    unenforceable: Option<&Unenforceable>,
-) {
+/// Warns of keys that this runtime does not support. They are not errors, but have no effect. The keys in
+/// `unenforceable` are left out, because they are reported as errors.
+fn check_unused(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, unenforceable: &[Unenforceable]) {
     let runtime = agent.runtime();
     for (key, why) in runtime.unused() {
         let found = key.split('.').try_fold(&draft.node, Node::get).filter(|node| !node.is_null());
-        let Some(found) =
-            found.filter(|_| unenforceable.is_none_or(|unenforceable| unenforceable.key != *key))
-        else {
+        let Some(found) = found.filter(|_| unenforceable.iter().all(|error| error.key != *key)) else {
             continue;
         };
         let message = format!("`{key}` has no effect for `runtime: {}`: {why}", runtime.name());
