@@ -37,6 +37,7 @@ pub mod policy;
 pub mod price;
 pub mod prompt;
 pub mod provider;
+pub mod public_address;
 pub mod report;
 pub mod retention;
 pub mod roster;

@@ -295,7 +295,7 @@ async fn secrets_of_the_whole_fleet_are_masked() {
     );
     let owner = "env: {SERVICE_TOKEN: canary-in-env}\n    mcp_servers: {a: {command: x, env: {A_KEY: canary-in-mcp}}, b: {url: \
                  'http://127.0.0.1:9/', headers: {Authorization: Bearer canary-in-header}}}\n    hooks: {on_error: [{type: webhook, \
-                 url: 'http://127.0.0.1:9/', secret: canary-in-hook}]}\n    docker: {enabled: false, env: {B_PASSWORD: canary-in-container}}";
+                 url: 'http://127.0.0.1:9/', allow_private: true, secret: canary-in-hook}]}\n    docker: {enabled: false, env: {B_PASSWORD: canary-in-container}}";
     let fleet = Fleet::start(&[("owner", "echo mine", owner), ("gossip", &found, "")]);
     let jobs = fleet.settled(2, 60).await;
     let gossip = jobs.iter().find(|job| job.agent.to_string() == "gossip").unwrap();

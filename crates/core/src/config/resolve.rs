@@ -94,7 +94,8 @@ fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
 /// Runs the checks between keys, except the checks that need one of the wrong keys.
 fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wrong: &[String]) {
     type Check = fn(&mut Loader<'_>, &Draft, &Agent);
-    let all: [(&[&str], Check); 6] = [
+    let all: [(&[&str], Check); 7] = [
+        (&checks::hooks::NEEDED_KEYS, checks::hooks::check),
         (&checks::runtime::NEEDED_KEYS, checks::runtime::check),
         (&checks::sandbox::NEEDED_KEYS, checks::sandbox::check),
         (&checks::budget::NEEDED_KEYS, checks::budget::check),

@@ -1,6 +1,6 @@
 //! Passwords in the web addresses of the config.
 
-use super::{load_text, rendered};
+use super::{lines, load_files, load_text, rendered};
 
 /// Returns a config in which a hook or an MCP server has this address.
 fn configs(address: &str) -> [String; 2] {
@@ -85,4 +85,33 @@ fn passwords_with_unusual_characters_are_known_secrets() {
         let known = &loaded.roster.url_passwords;
         assert!(known.contains(&format!("hunter{sign}22")), "{address}: {known:?}");
     }
+}
+
+/// A hook without `allow_private` never reaches an address that is private as it is written. The message does not
+/// contain the password of the address. In a fleet of herdctl this is only a warning.
+#[test]
+fn webhook_to_a_private_address_is_a_mistake() {
+    let hook = |url: &str, more: &str| {
+        format!("agents:\n  - name: a\n    hooks: {{on_error: [{{type: webhook, url: '{url}'{more}}}]}}\n")
+    };
+    for url in
+        ["http://127.0.0.1:9/x", "http://localhost/x", "https://me:canary@[::1]/", "http://2130706433/"]
+    {
+        let loaded = load_text(&hook(url, ""));
+        assert_eq!(loaded.errors(), 1, "{url}: {:?}", lines(&loaded));
+        let problem = &loaded.problems[0];
+        assert_eq!(problem.key, "agents[0].hooks.on_error[0].url", "{url}");
+        assert!(problem.message.contains(" is not a public address"), "{}", problem.message);
+        assert!(!rendered(&loaded).contains("canary"), "{}", rendered(&loaded));
+        assert_eq!(load_text(&hook(url, ", allow_private: true")).errors(), 0, "{url}");
+    }
+    assert_eq!(load_text(&hook("https://example.com/x", "")).errors(), 0);
+    let agent = "name: a\nhooks: {after_run: [{type: webhook, url: 'http://127.0.0.1:9/x'}]}\n";
+    let fleet = "version: 1\nagents: [{path: a.yaml}]\n";
+    let loaded = load_files(&[("herdctl.yaml", fleet), ("a.yaml", agent)], &[]);
+    let found = lines(&loaded);
+    assert!(
+        loaded.errors() == 0 && found.iter().any(|line| line.contains("is not a public address")),
+        "{found:?}"
+    );
 }

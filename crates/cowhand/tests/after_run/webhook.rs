@@ -97,25 +97,17 @@ fn webhook_to_forbidden_address_is_refused() {
     let (server, other) = (Server::start(), Server::start());
     // The redirect names another port of the same machine, which is not in the config.
     server.kept.lock().unwrap().redirect = format!("{}/ok", other.url);
-    let localhost = server.url.replace("127.0.0.1", "localhost");
     let hooks = [
         private(&server, "/redirect", ", headers: {Authorization: Bearer abcdefgh}"),
-        format!("url: '{}/ok'", server.url),
-        format!("url: '{localhost}/ok'"),
-        "url: 'http://169.254.169.254/latest/meta-data/'".to_owned(),
-        "url: 'http://[::ffff:127.0.0.1]/'".to_owned(),
         private(&server, "/circle", ""),
     ];
     let scene = scene(&hooks);
     let hooks = scene.hooks_after_run("worker");
-    assert_eq!(states(&hooks), ["failed"; 6], "{hooks:?}");
+    assert_eq!(states(&hooks), ["failed"; 2], "{hooks:?}");
     let reason = |at: usize| text(&hooks[at], "reason");
     let expected = "it redirects to an address that is not allowed: 127.0.0.1 is not a public address";
     assert_eq!(reason(0), expected);
-    assert_eq!(reason(1), "127.0.0.1 is not a public address; `allow_private: true` lets this hook reach it");
-    assert!(reason(2).starts_with("localhost is "), "{}", reason(2));
-    assert!(reason(3).contains("169.254.169.254") && reason(4).contains("not a public address"), "{hooks:?}");
-    assert_eq!(reason(5), "it redirects more than 5 times");
+    assert_eq!(reason(1), "it redirects more than 5 times");
     assert!(hooks.iter().all(|hook| hook["tries"] == 1), "what is refused is refused for good");
     assert!(other.asked("/ok").is_empty() && server.asked("/ok").is_empty());
     assert_eq!(server.asked("/redirect").len(), 1);

@@ -25,7 +25,7 @@ agents:
       remote: {url: "http://me:canary-in-mcp-url@127.0.0.1:9/mcp", headers: {Authorization: canary-in-mcp-header}}
     hooks:
       after_run:
-        - {type: webhook, url: "http://me:canary-in-hook-url@127.0.0.1:9/hook", headers: {Authorization: canary-in-hook-header}}
+        - {type: webhook, url: "http://me:canary-in-hook-url@127.0.0.1:9/hook", allow_private: true, headers: {Authorization: canary-in-hook-header}}
     schedules:
       by-hand: {type: manual, prompt: "Work on https://me:canary-in-prompt-url@127.0.0.1/ now."}
       hook: {type: webhook, secret_env: "HOOK_NEW, HOOK_OLD", prompt: Look.}

@@ -1,11 +1,10 @@
 //! Checks that the variables and addresses of hooks can be used, before a hook fails after a job.
 
 use cowhand_core::hook::{Hook, HookAction};
+use cowhand_core::public_address::private_host_as_written;
 use cowhand_core::roster::{Agent, Roster};
-use reqwest::Url;
 
 use super::Finding;
-use cowhand_run::address;
 use cowhand_work::WorkSources;
 
 /// Returns only problems, because a fleet may have many hooks.
@@ -45,11 +44,8 @@ fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
             "{name} is not set, so it fails after each job; set it in the environment or in .env"
         ));
     }
-    let url = Url::parse(url?).ok().filter(address::is_private_as_written)?;
-    Some(format!(
-        "{} is not a public address; `allow_private: true` lets this hook reach it",
-        url.host_str().unwrap_or_default()
-    ))
+    let host = private_host_as_written(url?)?;
+    Some(format!("{host} is not a public address; `allow_private: true` lets this hook reach it"))
 }
 
 #[cfg(test)]
