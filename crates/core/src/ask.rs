@@ -167,6 +167,13 @@ impl Ask {
 }
 
 impl Ask {
+    /// Returns this ask as it is after the end of its attempt, at `answered_at`, even if no daemon has recorded the end yet.
+    #[must_use]
+    pub fn after_end(self, answered_at: Timestamp) -> Self {
+        let is_open = self.state == AskState::Open;
+        Self { state: if is_open { AskState::Ended { answered_at } } else { self.state }, ..self }
+    }
+
     /// Returns this ask as it is at `now`: an open ask that nobody answered in time has expired, even if no daemon has
     /// recorded that yet.
     #[must_use]

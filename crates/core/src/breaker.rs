@@ -66,6 +66,8 @@ pub struct BreakerState {
     pub empty_microdollars: u64,
     /// Number of pauses in a row, from which the length of the next pause follows.
     pub pauses: u32,
+    /// Reason of the last of these pauses; none before the first one.
+    pub reason: Option<String>,
 }
 
 /// Result of one job of the schedule.
@@ -128,7 +130,7 @@ impl Breaker {
     fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         if state.signature.take().is_some() {
             // The previous job failed and this job completed, so the failures and all earlier pauses no longer count.
-            (state.failures, state.pauses) = (0, 0);
+            (state.failures, state.pauses, state.reason) = (0, 0, None);
         }
         let since = *state.empty_since.get_or_insert(now);
         // After a pause, one job without tools is enough for the next pause, so `empty_within` does not apply.
@@ -154,10 +156,9 @@ impl Breaker {
         let first = self.pause.duration();
         state.pauses = state.pauses.saturating_add(1);
         let pause = Backoff::doubling(first, MAX_BREAKER_PAUSE.max(first)).after(state.pauses);
-        Pause {
-            until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
-            reason: cut(reason, 0, MAX_REASON_LENGTH),
-        }
+        let reason = cut(reason, 0, MAX_REASON_LENGTH);
+        state.reason = Some(reason.clone());
+        Pause { until: now.saturating_add(pause).unwrap_or(Timestamp::MAX), reason }
     }
 }
 

@@ -68,13 +68,13 @@ pub struct Snapshot {
     pub boot: Option<BootTime>,
     /// Start of the fleet's daemon, and the gaps in which it could not act.
     pub uptime: Uptime,
-    /// Running jobs whose attempt has ended and is not settled, because no daemon runs. Only for people; plans do not
-    /// use this field.
+    /// Running jobs whose attempt has ended or never began, while no daemon runs that writes this. Only for people;
+    /// plans do not use this field.
     pub unsettled: BTreeSet<JobId>,
 }
 
 impl Snapshot {
-    /// Returns whether the job runs. False for a running job whose attempt has ended and is not settled.
+    /// Returns whether the job runs. False for an unsettled job.
     pub fn runs(&self, job: &LiveJob) -> bool {
         matches!(job.state, LiveState::Running { .. }) && !self.unsettled.contains(&job.id)
     }

@@ -90,7 +90,9 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                             @if schedule.status == ScheduleStatus::Error { @if let Some(error) = &schedule.last_error {
                                 span.any.bad { " " (text::short_message(error, 80)) } } }
                             @if let Some(why) = schedule.failing_trigger(false, now) {
-                                span.any.bad { " trigger fails, " (text::short_message(&why, 80)) } } }
+                                span.any.bad { " trigger fails, " (text::short_message(&why, 80)) } }
+                            @if let Some(why) = schedule.refuses_deliveries() {
+                                span.any.bad { " " (text::short_message(why, 80)) } } }
                         td.wide { @if let Some(time) = schedule.last_run_at { (elements::from_now(time, now)) } @else { span.muted { "never" } } }
                         td.end { (next(schedule, now)) }
                     }

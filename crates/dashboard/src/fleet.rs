@@ -162,6 +162,7 @@ fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
         {
             Some(format!("its trigger fails, {why}"))
         }
+        _ if let Some(why) = schedule.refuses_deliveries() => Some(why.to_owned()),
         ScheduleStatus::Idle | ScheduleStatus::Running if schedule.is_starved(now) => {
             let since = schedule.due_since?;
             let (again, why) = (schedule.due_again_in_words(), schedule.awaited()?);
@@ -189,6 +190,7 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td {
                             @if schedule.prepare_error.is_some() && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
                             @else if schedule.failing_trigger(false, now).is_some() { (elements::status_as("error", "trigger fails")) }
+                            @else if schedule.refuses_deliveries().is_some() { (elements::status_as("error", "refuses")) }
                             @else if schedule.never_fires.is_some() { (elements::status_as("error", "never fires")) }
                             @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
                             @else { (elements::status(schedule.status.as_str())) }

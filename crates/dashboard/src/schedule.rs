@@ -80,7 +80,10 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                         _ => "It waits: ",
                     } }
                     (ShownMessage(note))
-                    @if let Some(until) = view.skip_until { ". That ends " (elements::due(until, now)) "." }
+                    @if let Some(until) = view.skip_until {
+                        @let what = if view.skip_note_reason == Some(SkipReason::Disabled) { "The pause" } else { "That" };
+                        ". " (what) " ends " (elements::due(until, now)) "."
+                    }
                 }
             }
             @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for a retry: " } (ShownMessage(failed)) } }

@@ -57,7 +57,7 @@ pub(super) fn is_changing(job: &JobRecord, workspace: Option<&WorkspaceView>, no
             is_running && job.run_started_at.is_some_and(|since| now.duration_since(since) < CREATION_TIME)
         }
         Some(WorkspacePhase::Making | WorkspacePhase::Ended) => true,
-        Some(WorkspacePhase::Used | WorkspacePhase::Branch) => false,
+        Some(WorkspacePhase::Used | WorkspacePhase::Gone | WorkspacePhase::Branch) => false,
         Some(WorkspacePhase::Kept) => workspace.is_some_and(|workspace| workspace.unfinished.is_some()),
     }
 }

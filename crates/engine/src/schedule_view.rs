@@ -21,6 +21,10 @@ pub use notes::{
     RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, message_in_words, prepared_by, why_of,
 };
 
+/// Beginning of the note about a webhook that refuses all its deliveries. A note with this beginning is removed when the
+/// webhook has no problem any more.
+pub(crate) const UNSIGNED_NOTE: &str = "its deliveries are refused, because no secret is set";
+
 /// State of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleView {
@@ -92,8 +96,8 @@ pub struct ScheduleView {
     /// Number of waiting jobs of the schedule.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_waiting: usize,
-    /// Number of jobs of the schedule that have ended and are not settled, because no daemon runs. The next start
-    /// settles them.
+    /// Number of jobs of the schedule whose attempt has ended or never began, while no daemon runs that writes this. The
+    /// next start ends or continues them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsettled: usize,
     /// Reason why its trigger can never fire the schedule, for example because its `active_hours` allow none of its
@@ -280,6 +284,12 @@ impl ScheduleView {
         self.status == ScheduleStatus::Disabled
             && self.prepare_error.is_some()
             && self.starts_although_off().is_none()
+    }
+
+    /// Describes why an active webhook refuses all its deliveries, and what to do.
+    pub fn refuses_deliveries(&self) -> Option<&str> {
+        let is_active = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
+        self.last_error.as_deref().filter(|error| is_active && error.starts_with(UNSIGNED_NOTE))
     }
 
     /// Describes the failure of the trigger of an active schedule: since when, the error, and what to do. `is_alone` is

@@ -25,6 +25,8 @@ pub enum ScheduleHold<'a> {
     Probe(&'a JobId),
     /// A person has disabled the schedule, and its pause has not ended.
     PausedWhileDisabled {
+        /// None if an earlier version paused the schedule.
+        reason: Option<&'a str>,
         until: Timestamp,
     },
     /// A person disabled the schedule during its pause, or before its probe had completed, and the clock fired the job.
@@ -44,7 +46,7 @@ impl ScheduleHold<'_> {
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
-            Self::Paused { until, .. } | Self::PausedWhileDisabled { until } => Some(until),
+            Self::Paused { until, .. } | Self::PausedWhileDisabled { until, .. } => Some(until),
             Self::Probe(_) | Self::Off | Self::Removed => None,
         }
     }
@@ -53,7 +55,10 @@ impl ScheduleHold<'_> {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
-            Self::PausedWhileDisabled { .. } => "its schedule had paused itself before it was disabled".to_owned(),
+            Self::PausedWhileDisabled { reason, .. } => {
+                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                format!("its schedule had paused itself before it was disabled{reason}")
+            }
             Self::Off => "its schedule was disabled during its pause, or before its probe had completed".to_owned(),
             Self::Removed => {
                 "its schedule is no longer in the config, so the restrictions of the job are not known; restore the \
@@ -112,7 +117,8 @@ impl Snapshot {
                 Some(ScheduleHold::Off)
             }
             ScheduleState::Disabled { why: DisabledBy::Person } if record.is_paused_while_disabled() => {
-                record.pause_while_disabled.map(|until| ScheduleHold::PausedWhileDisabled { until })
+                let reason = record.breaker_state.reason.as_deref();
+                record.pause_while_disabled.map(|until| ScheduleHold::PausedWhileDisabled { reason, until })
             }
             ScheduleState::Active | ScheduleState::Disabled { why: DisabledBy::Person }
                 if schedule.breaker.is_on() =>

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print, style};
 use cowhand_engine::config::{self, FromDisk};
-use cowhand_engine::daemon::{ended_sentence, refuse_taken_node};
+use cowhand_engine::daemon::{refuse_taken_node, unsettled_sentence};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -39,7 +39,7 @@ pub(super) struct DoctorArgs {
 impl DoctorArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = FleetLocation::find(config)?;
-        FleetLocation::without_ended_note();
+        FleetLocation::without_unsettled_note();
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&location.config);
         let daemon_status = wait(async { Ok(ask_daemon(&location.state).await) })?;
         // This advice depends on the free space, so it is built before the check of the store, which can free space on
@@ -59,8 +59,9 @@ impl DoctorArgs {
         let (has_config, has_store) = (findings[0].ok, findings[2].ok);
         let views = if has_config && has_store { schedules(&location) } else { Vec::new() };
         findings.extend(views.iter().filter_map(empty_adoption));
-        let ended = if has_store { ended_sentence(unsettled(&location)) } else { None };
-        findings.extend(ended.map(|ended| Finding { warning: true, ..Finding::works("jobs", ended) }));
+        let sentence = if has_store { unsettled_sentence(unsettled(&location)) } else { None };
+        findings
+            .extend(sentence.map(|sentence| Finding { warning: true, ..Finding::works("jobs", sentence) }));
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -136,7 +137,7 @@ fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
     views.unwrap_or_default()
 }
 
-/// Returns the number of jobs that have ended and are not settled. Returns 0 if the fleet does not answer; another
+/// Returns the number of unsettled jobs. Returns 0 if the fleet does not answer; another
 /// check reports that.
 fn unsettled(location: &FleetLocation) -> usize {
     let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));

@@ -21,6 +21,7 @@ use super::asks::describe as describe_ask;
 use super::location::Connection;
 use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, location, logs, print, style};
+use cowhand_engine::daemon::UnsettledAttempt;
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 
@@ -229,8 +230,15 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
     let retry = view.job.retry_of.as_ref().filter(|_| view.job.status == JobStatus::Pending);
     let retry = retry.map(|of| format!(", a retry of {of}")).unwrap_or_default();
-    let ended = if view.unsettled { ": it has ended, and the next start settles it" } else { "" };
-    format!("{}{by}{retry}{ended}{}", summary_line(&view.job), why_pending(view, is_alone, now))
+    let unsettled = unsettled(view).map(|sentence| format!(": {sentence}")).unwrap_or_default();
+    format!("{}{by}{retry}{unsettled}{}", summary_line(&view.job), why_pending(view, is_alone, now))
+}
+
+/// Returns a sentence about the attempt of an unsettled job; `None` for any other job.
+fn unsettled(view: &JobView) -> Option<&'static str> {
+    let attempt =
+        if view.never_began { UnsettledAttempt::NeverBegan } else { UnsettledAttempt::Ended { at: None } };
+    view.unsettled.then(|| attempt.sentence())
 }
 
 /// Formats why a pending job waits: `: attempt 1 failed and will be retried: exit code 3; attempt 2 starts in 5m
@@ -278,7 +286,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
     let cancellation = cancellation.as_ref();
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::relative_to_now(now, at)));
     let status = style::styled(job.status, style::style_of(job.status.as_str()));
-    let status = if view.unsettled { "ended; the next start settles it".to_owned() } else { status };
+    let status = unsettled(view).map_or(status, |sentence| format!("unsettled: {sentence}"));
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
     let cancelling = under_way.map(|cancellation| {

@@ -110,7 +110,7 @@ pub(super) fn table(jobs: &[ListedJob], now: Timestamp) -> Table {
     table
 }
 
-/// Returns the status for a table. A running job that has ended and is not settled is shown as `ended`.
+/// Returns the status for a table. A running job whose attempt does not run is shown as `unsettled`.
 pub(super) fn status_word(status: JobStatus, unsettled: bool) -> String {
-    if unsettled { "ended".to_owned() } else { status.to_string() }
+    if unsettled { "unsettled".to_owned() } else { status.to_string() }
 }

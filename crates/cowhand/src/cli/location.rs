@@ -30,7 +30,7 @@ use cowhand_work::{SourceContext, WorkSources};
 /// Set if this process has shown, or must not show, the reason why no daemon can start.
 static REFUSAL_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// Set if this process has shown, or must not show, the number of jobs that have ended and are not settled.
-static ENDED_IS_SHOWN: AtomicBool = AtomicBool::new(false);
+static UNSETTLED_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Advice if no daemon runs and the config has errors.
 const CORRECT_CONFIG: &str = "the config has errors; `cowhand config check` lists them; when they are corrected, start it \
@@ -212,11 +212,11 @@ impl FleetLocation {
         request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut is_alone = false;
-        let mut ended_note = None;
+        let mut unsettled_note = None;
         let answer = wait(async {
             let connection = self.connect().await?;
             is_alone = connection.is_alone();
-            ended_note.clone_from(&connection.ended_note);
+            unsettled_note.clone_from(&connection.unsettled_note);
             request(&connection).await
         });
         let answer = answer.map_err(|failure| self.with_working_advice(failure));
@@ -224,8 +224,8 @@ impl FleetLocation {
             self.note_refusal();
         }
         // A command may connect several times.
-        if let Some(note) = ended_note
-            && !ENDED_IS_SHOWN.swap(true, Ordering::Relaxed)
+        if let Some(note) = unsettled_note
+            && !UNSETTLED_IS_SHOWN.swap(true, Ordering::Relaxed)
         {
             print::note(note);
         }
@@ -247,9 +247,9 @@ impl FleetLocation {
         REFUSAL_IS_SHOWN.store(true, Ordering::Relaxed);
     }
 
-    /// Prevents the note about jobs that have ended, because the verb shows their number itself.
-    pub(super) fn without_ended_note() {
-        ENDED_IS_SHOWN.store(true, Ordering::Relaxed);
+    /// Prevents the note about unsettled jobs, because the verb shows their number itself.
+    pub(super) fn without_unsettled_note() {
+        UNSETTLED_IS_SHOWN.store(true, Ordering::Relaxed);
     }
 
     /// Connects to the daemon or, if none runs, opens the store alone.
@@ -258,7 +258,7 @@ impl FleetLocation {
             return Ok(Connection {
                 client,
                 location: self,
-                ended_note: None,
+                unsettled_note: None,
                 has_config_errors: false,
                 _empty_folder: None,
             });
@@ -306,7 +306,7 @@ impl FleetLocation {
             empty.as_ref().map_or(address, |empty| empty.path().join("store.db").display().to_string());
         let store =
             Store::open(&address).await.map_err(|error| unreadable(&error))?.with_clock(Clock::System);
-        let ended_note = ended_attempts(&store, &self.state).await;
+        let unsettled_note = unsettled_attempts(&store, &self.state).await;
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
         let program = std::env::current_exe().map_err(|error| {
@@ -315,7 +315,7 @@ impl FleetLocation {
         let has_config_errors = loaded.errors() > 0;
         let api = Api::alone(store, self.state.clone(), loaded.roster, sources, redactor, program);
         let client = Client::of_person(api);
-        Ok(Connection { client, location: self, ended_note, has_config_errors, _empty_folder: empty })
+        Ok(Connection { client, location: self, unsettled_note, has_config_errors, _empty_folder: empty })
     }
 
     /// Returns the note that the config has errors, or that its file does not exist.
@@ -337,14 +337,15 @@ impl FleetLocation {
     }
 }
 
-/// Returns a sentence about the jobs that the store has as running, but whose attempts have ended on this machine.
+/// Returns a sentence about the jobs that the store has as running, but whose attempts do not run on this machine.
 /// Without a daemon, nobody records their results. None if there are no such jobs.
-async fn ended_attempts(store: &Store, state: &StateFolder) -> Option<String> {
+async fn unsettled_attempts(store: &Store, state: &StateFolder) -> Option<String> {
     let running = JobFilter { status: Some(JobStatus::Running), ..JobFilter::default() };
     let jobs = store.jobs(running, MAX_CHECKED).await.ok()?;
     let jobs = jobs.iter().map(|job| job.id().clone()).collect();
-    let ended = daemon::ended_sentence(daemon::ended_jobs(state, jobs).await.ok()?.len())?;
-    Some(format!("no daemon runs; {ended}"))
+    let unsettled = daemon::unsettled_attempts(state, store, jobs).await.ok()?;
+    let sentence = daemon::unsettled_sentence(unsettled.len())?;
+    Some(format!("no daemon runs; {sentence}"))
 }
 
 /// Maximum number of running jobs whose attempts are checked.
@@ -401,7 +402,7 @@ pub(super) struct Connection<'p> {
     client: Client,
     location: &'p FleetLocation,
     /// Sentence about jobs that have ended and are not settled, if no daemon runs.
-    ended_note: Option<String>,
+    unsettled_note: Option<String>,
     /// Set if no daemon runs and the config has errors.
     has_config_errors: bool,
     _empty_folder: Option<TempDir>,

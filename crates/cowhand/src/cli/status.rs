@@ -13,7 +13,7 @@ use super::agents::table;
 use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, complete, doctor, job, jobs, print, removed, schedule, style};
 use cowhand_engine::chat::{ChatBotStatus, ChatBotView};
-use cowhand_engine::daemon::ended_sentence;
+use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -81,7 +81,7 @@ impl StatusArgs {
             None
         };
         FleetLocation::without_refusal_note();
-        FleetLocation::without_ended_note();
+        FleetLocation::without_unsettled_note();
         if self.json {
             status.daemon.store_problem =
                 status.daemon.store_problem.or(store_change).or_else(|| client.disk_problem());
@@ -91,8 +91,8 @@ impl StatusArgs {
         let now = Timestamp::now();
         print::prose(&daemon_line(&status.daemon, client.location(), now).await, 2);
         print_store_problem(status.daemon.store_problem.as_deref());
-        if let Some(ended) = ended_sentence(status.unsettled) {
-            print::prose(&format!("{}: {ended}", style::styled("not settled", style::ODD)), 2);
+        if let Some(sentence) = unsettled_sentence(status.unsettled) {
+            print::prose(&format!("{}: {sentence}", style::styled("not settled", style::ODD)), 2);
         }
         if let Some(change) = store_change {
             print::prose(&format!("{}: {change}", style::styled("store", style::ODD)), 2);
@@ -206,7 +206,7 @@ fn asks_line(asks: usize) -> Option<String> {
 }
 
 /// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
-/// it is over budget, its trigger fails, it is starved, it can never fire, or its firing cannot be prepared. A firing
+/// it is over budget, its trigger fails, it refuses all deliveries, it is starved, it can never fire, or its firing cannot be prepared. A firing
 /// that cannot be prepared gets a line even if the schedule is turned off. Schedules over the same budget share one
 /// line. A schedule that missed a firing gets a further line. Parked providers are not among these lines.
 fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp) -> Vec<String> {
@@ -242,6 +242,13 @@ fn schedule_problems(schedules: &[ScheduleView], is_alone: bool, now: Timestamp)
                     "{}: {name}, {}",
                     style::styled("trigger fails", style::ODD),
                     print::one_line(&why, 600)
+                )
+            }
+            _ if let Some(why) = view.refuses_deliveries() => {
+                format!(
+                    "{}: {name}: {}",
+                    style::styled("refuses deliveries", style::ODD),
+                    print::one_line(why, 300)
                 )
             }
             _ if let Some(never) = &view.never_fires => {
@@ -350,8 +357,9 @@ async fn add_waiting_jobs(
         client.get(&format!("jobs?status=pending&limit={MAX_JOBS_SHOWN}{agent}")).await?;
     for next in status.agents.iter().filter(|view| is_full(view)).filter_map(|view| view.next_job.as_ref()) {
         if !pending.items.iter().any(|listed| listed.job.id == *next) {
-            let JobView { job, waits, unsettled, .. } = client.get(&format!("jobs/{next}")).await?;
-            pending.items.push(ListedJob { job, waits, unsettled });
+            let JobView { job, waits, unsettled, never_began, .. } =
+                client.get(&format!("jobs/{next}")).await?;
+            pending.items.push(ListedJob { job, waits, unsettled, never_began });
         }
     }
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();

@@ -19,7 +19,7 @@ use super::print;
 use super::schedule::{AgentOrSchedule, ScheduleFullName, tries_again};
 use super::{Failure, complete, job, location, number, removed, status};
 use cowhand_engine::chat::ChatBotView;
-use cowhand_engine::daemon::ended_sentence;
+use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_engine::queues::skipped_files::SkippedFiles;
@@ -261,10 +261,10 @@ fn describe_state(
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
     // If an unsettled job prevents the firing, the note with the reason `AlreadyRunning` already states that.
-    if let Some(ended) = ended_sentence(view.unsettled)
+    if let Some(sentence) = unsettled_sentence(view.unsettled)
         && view.skip_note_reason != Some(SkipReason::AlreadyRunning)
     {
-        lines.push(format!("Of its jobs, {ended}."));
+        lines.push(format!("Of its jobs, {sentence}."));
     }
     // If the clock does not fire the schedule, the note of the schedule already states that it can never fire.
     let never = view.never_fires.as_ref().filter(|_| view.is_by_clock());
@@ -393,7 +393,14 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
     match (view.skip_reason, view.next_run_at) {
         (Some(SkipReason::Disabled), _) => {
             let note = view.skip_note.as_deref().filter(|_| is_noted)?;
-            Some(with_full_stop(&print::one_line(note, 400)))
+            let pause = view.skip_until.map(|until| {
+                let when = duration::until(now, until);
+                format!(
+                    " The pause ends {when} ({until:.0}), and then they start{}.",
+                    job::with_daemon(is_alone)
+                )
+            });
+            Some(with_full_stop(&print::one_line(note, 400)) + &pause.unwrap_or_default())
         }
         _ if view.status == ScheduleStatus::Finished && view.missed.is_none() => None,
         (Some(SkipReason::NotDue | SkipReason::OutsideHours), None)

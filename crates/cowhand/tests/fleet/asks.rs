@@ -369,3 +369,26 @@ fn acp_agent_with_open_ask_can_be_cancelled() {
     assert_eq!(fs::read_to_string(scene.root.join("heard")).unwrap(), "cancelled\n");
     assert_eq!(scene.job(&id)["asks"][0]["status"], "ended");
 }
+
+/// Without a daemon, nobody records the end of an attempt. Its asks are not shown as open.
+#[test]
+fn asks_of_an_attempt_that_ended_without_a_daemon_are_not_open() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    let ask = made["ask"]["id"].as_str().unwrap().to_owned();
+    scene.kill_daemon();
+    assert_eq!(scene.json(&["asks", &ask])["status"], "open", "its attempt still runs");
+    fs::write(scene.root.join("go"), "").unwrap();
+    wait_until("the attempt to end", || (scene.job(&one)["unsettled"] == true).then_some(()));
+    let seen = scene.json(&["asks", &ask]);
+    assert_eq!(seen["status"], "ended", "{seen}");
+    assert!(seen["answered_at"].is_string(), "{seen}");
+    assert_eq!(scene.json(&["asks"]), json!([]));
+    assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "ended");
+    assert_eq!(scene.job(&one)["asks"][0]["status"], "ended");
+    assert_eq!(scene.json(&["status"])["asks"], 0);
+    let said = scene.run(&["status"]).stdout;
+    assert!(!said.contains("waits for an answer"), "{said}");
+}

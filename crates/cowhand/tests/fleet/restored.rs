@@ -69,7 +69,7 @@ fn job_running_at_backup_keeps_outcome_after_restore() {
         // The restored store has the job as running, but nothing of it runs any more.
         let status = scene.json(&["status"]);
         assert_eq!((&status["running"], &status["unsettled"]), (&0.into(), &1.into()), "{status}");
-        assert!(scene.run(&["job", &job]).stdout.contains("ended; the next start settles it"));
+        assert!(scene.run(&["job", &job]).stdout.contains("unsettled: its attempt has ended"));
         scene.start();
         let again =
             wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));

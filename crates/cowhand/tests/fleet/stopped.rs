@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -180,7 +181,7 @@ fn verbs_without_daemon_say_that_a_running_job_has_ended() {
     wait_until("it to run", || scene.root.join("up").exists().then_some(()));
     let waiting = scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned();
     scene.kill_daemon();
-    let note = "1 job has ended, and the next start settles it";
+    let note = "the attempt of 1 job has ended or never began, and the next start ends or continues the job";
     assert!(!scene.run(&["status"]).stdout.contains(note), "it still runs");
     let status = scene.json(&["status"]);
     assert_eq!((&status["running"], &status["unsettled"]), (&1.into(), &0.into()), "{status:#}");
@@ -197,7 +198,7 @@ fn verbs_without_daemon_say_that_a_running_job_has_ended() {
     let agent = &status["agents"][0];
     assert_eq!((&status["running"], &status["unsettled"]), (&0.into(), &1.into()), "{status:#}");
     assert_eq!((&agent["running"], &agent["unsettled"]), (&0.into(), &1.into()), "{status:#}");
-    assert!(scene.run(&["status"]).stdout.contains("not settled: 1 job has ended"));
+    assert!(scene.run(&["status"]).stdout.contains("not settled: the attempt of 1 job has ended"));
     let found = scene.json(&["doctor"]);
     let is_finding = |finding: &&Value| finding["what"] == "jobs" && finding["warning"] == true;
     assert!(found.as_array().unwrap().iter().any(|finding| is_finding(&finding)), "{found:#}");
@@ -207,12 +208,19 @@ fn verbs_without_daemon_say_that_a_running_job_has_ended() {
     let ended = ended["id"].as_str().unwrap();
     let list = scene.run(&["jobs"]).stdout;
     let row = list.lines().find(|line| line.contains(ended)).unwrap();
-    assert!(row.contains("ended") && !row.contains("running"), "{list}");
+    assert!(row.contains("unsettled") && !row.contains("running"), "{list}");
     let shown = scene.run(&["job", ended]).stdout;
-    assert!(shown.contains("ended; the next start settles it"), "{shown}");
+    assert!(
+        shown.contains("unsettled: its attempt has ended, and the next start ends or retries the job"),
+        "{shown}"
+    );
     let said = scene.run(&["job", &waiting]).stdout;
     assert!(said.contains("no daemon runs; it starts when a daemon does"), "{said}");
 }
+
+/// Note about a schedule whose only job is unsettled.
+const NOT_SETTLED: &str =
+    "the attempt of its job has ended or never began, and the next start ends or continues the job";
 
 /// `why` and `schedule list` agree with `status` about a schedule whose job has ended while no daemon runs.
 #[test]
@@ -231,13 +239,99 @@ fn schedule_of_an_ended_job_is_not_running_without_a_daemon() {
     });
     let said = scene.run(&["why", "slow/often"]).stdout;
     let row = said.lines().find(|line| line.contains("it was due")).unwrap();
-    assert!(said.contains("is on, and not running now") && row.contains("ended"), "{said}");
-    assert!(said.contains("its job has ended, and the next start settles it"), "{said}");
+    assert!(said.contains("is on, and not running now") && row.contains("unsettled"), "{said}");
+    assert!(words(&said).contains(NOT_SETTLED), "{said}");
     let list = scene.run(&["schedule", "list"]).stdout;
-    assert!(list.contains("its job has ended, and the next start settles it"), "{list}");
+    assert!(words(&list).contains(NOT_SETTLED), "{list}");
     assert!(!list.contains("running"), "{list}");
     let next = scene.run(&["schedule", "next", "slow/often"]).stdout;
-    assert!(next.contains("its job has ended, and the next start settles it"), "{next}");
+    assert!(words(&next).contains(NOT_SETTLED), "{next}");
     let view = scene.json(&["schedule", "list"]);
     assert_eq!((&view[0]["status"], &view[0]["unsettled"]), (&"idle".into(), &1.into()), "{view:#}");
+}
+
+/// An agent that starts only when its `setup` has found the file `go`. The number of its runs is in the file `runs`.
+const SET_UP: &str = r#"
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "echo ran >> ROOT/runs"]
+    isolation: {kind: worktree, setup: [sh, -c, "echo > ROOT/up; while [ ! -e ROOT/go ]; do sleep 0.05; done"]}
+    schedules: {by-hand: {type: manual, prompt: Work.}}
+"#;
+
+/// The daemon is gone while it prepares an attempt. The attempt never began, so the next start continues the job. The
+/// same holds after `restore`, which leaves no folder of the attempts that the store has.
+#[test]
+fn job_whose_attempt_never_began_is_not_shown_as_ended() {
+    for restored in [false, true] {
+        let scene = Scene::new();
+        scene.write("cowhand.yaml", &SET_UP.replace("ROOT", &scene.root.display().to_string()));
+        let git = |arguments: &[&str]| {
+            let git = Command::new("git").arg("-C").arg(&scene.root).args(arguments).status().unwrap();
+            assert!(git.success());
+        };
+        git(&["init", "-q"]);
+        git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
+        scene.start();
+        if restored {
+            assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
+            assert_eq!(scene.run(&["stop"]).code, Some(0));
+            assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
+            scene.start();
+        }
+        let job = scene.json(&["trigger", "worker/by-hand"])["id"].as_str().unwrap().to_owned();
+        wait_until("its setup to run", || scene.root.join("up").exists().then_some(()));
+        scene.kill_daemon();
+        let view = scene.job(&job);
+        assert_eq!((&view["unsettled"], &view["never_began"]), (&true.into(), &true.into()), "{view:#}");
+        assert_eq!(scene.json(&["jobs"])[0]["never_began"], true);
+        let sentence = "its attempt never began, and the next start continues the job";
+        for verb in ["job", "logs"] {
+            let said = scene.run(&[verb, &job]).stdout;
+            assert!(words(&said).contains(sentence) && !said.contains("ended"), "{said}");
+        }
+        for verb in [&["jobs"][..], &["status"], &["why", "worker/by-hand"]] {
+            let said = scene.run(verb).stdout;
+            assert!(said.contains("unsettled") && !said.contains("is running now"), "{said}");
+        }
+        let status = scene.json(&["status"]);
+        assert_eq!((&status["running"], &status["unsettled"]), (&0.into(), &1.into()), "{status:#}");
+        scene.write("go", "");
+        scene.start();
+        let job = ended(&scene);
+        assert_eq!((&job["status"], &job["attempt"]), (&"completed".into(), &2.into()), "{job:#}");
+        assert_eq!(fs::read_to_string(scene.root.join("runs")).unwrap(), "ran\n");
+    }
+}
+
+/// An attempt that failed while no daemon ran is retried by the next daemon, so its job has not ended.
+#[test]
+fn job_that_is_retried_at_start_is_not_shown_as_ended() {
+    let scene = stopped_by_one_who_died("retry: {max_attempts: 2, backoff: 1s, on: [timeout]}", true);
+    let job = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
+    let sentence = "its attempt has ended, and the next start ends or retries the job";
+    for verb in ["job", "logs"] {
+        let said = scene.run(&[verb, &job]).stdout;
+        assert!(words(&said).contains(sentence), "{said}");
+    }
+    assert_eq!(scene.job(&job)["never_began"], Value::Null);
+    for verb in ["jobs", "status"] {
+        let said = scene.run(&[verb]);
+        assert!(
+            !words(&said.stdout).contains("job has ended, and the next start settles"),
+            "{}",
+            said.stdout
+        );
+        assert!(
+            !words(&said.stderr).contains("job has ended, and the next start settles"),
+            "{}",
+            said.stderr
+        );
+    }
+}
+
+/// Returns a text on one line, so that breaks of lines do not matter.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -204,6 +204,14 @@ async fn missing_webhook_secret_is_reported_before_first_delivery() {
     let (_, why, _) = scene.run(&["why", "worker/unset"]);
     assert!(why.contains(said), "{why}");
     assert!(scene.log().contains(said), "{}", scene.log());
+    let (_, status, _) = scene.run(&["status"]);
+    let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status.contains(&format!("refuses deliveries: worker/unset: {said}")), "{status}");
+    let token = scene.token("reader", "read");
+    for path in ["/", "/agents/worker", "/schedules/worker/unset"] {
+        let page = scene.ask("GET", path).bearer_auth(&token).send().await.unwrap().text().await.unwrap();
+        assert!(page.contains("its deliveries are refused, because no secret is set"), "{path}: {page}");
+    }
     let (code, doctor, _) = scene.run(&["doctor"]);
     assert_eq!(code, 6);
     assert!(doctor.contains("FAIL  webhook worker/unset: NOT_THERE is not set"), "{doctor}");
@@ -397,9 +405,25 @@ async fn deliveries_accepted_before_disable_run_after_the_pause() {
         scene.jobs().iter().map(|job| job["status"].as_str().unwrap().to_owned()).collect()
     };
     let said = scene.run(&["why", "worker/hook"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected =
-        "3 waiting jobs of it will not start yet: its schedule had paused itself before it was disabled";
-    assert!(said.contains(expected), "{said}");
+    let expected = "3 waiting jobs of it will not start yet: its schedule had paused itself before it was disabled: \
+                    one job failed: ";
+    assert!(said.contains(expected) && said.contains(". The pause ends in "), "{said}");
+    // All surfaces have the reason and the end of the pause.
+    let list = scene.run(&["schedule", "list"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(list.contains(expected) && list.contains("; the pause ends in "), "{list}");
+    let view: Value =
+        serde_json::from_str(&scene.run(&["schedule", "show", "worker/hook", "--json"]).1).unwrap();
+    assert!(view["skip_note"].as_str().unwrap().contains(expected), "{view}");
+    let jobs: Value = serde_json::from_str(&scene.run(&["jobs", "--json"]).1).unwrap();
+    for job in jobs.as_array().unwrap().iter().filter(|job| job["status"] == "pending") {
+        assert_eq!(job["waits"]["until"], view["skip_until"], "{job}");
+        assert!(job["waits"]["message"].as_str().unwrap().contains("disabled: one job failed: "), "{job}");
+    }
+    let token = scene.token("reader", "read");
+    let page = scene.ask("GET", "/schedules/worker/hook").bearer_auth(&token).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    assert!(page.contains("had paused itself before it was disabled: one job failed"), "{page}");
+    assert!(page.contains("The pause ends <time"), "{page}");
     pass_the_pause(&mut scene);
     scene.until("the first probe has failed", || {
         statuses(&scene) == ["failed", "failed", "pending", "pending"]

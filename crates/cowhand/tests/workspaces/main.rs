@@ -4,6 +4,7 @@
 
 mod cancel;
 mod crash;
+mod gone;
 mod records;
 mod side_by_side;
 mod trouble;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use cowhand_core::id::JobId;
+use jiff::Timestamp;
 
 use super::orphans::all_running;
 use super::outcomes;
@@ -13,7 +14,7 @@ use crate::prune::files::entries;
 use crate::state::{StateFolder, StoreMark};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
-use cowhand_store::{Store, is_postgres};
+use cowhand_store::{PastAttempt, Store, is_postgres};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::is_missing;
 
@@ -107,57 +108,88 @@ pub fn unsettled_jobs(state: &StateFolder) -> Result<UnsettledJobs, FleetError> 
     Ok(UnsettledJobs { running, keepers, ended, running_hooks, ended_hooks })
 }
 
-/// Returns those of the running jobs whose attempts in this state folder have ended and are not settled. After a
-/// restore, also returns the jobs whose attempts were settled after the backup was made.
-pub async fn ended_jobs(
-    state: &StateFolder,
-    running: BTreeSet<JobId>,
-) -> Result<BTreeSet<JobId>, FleetError> {
-    if running.is_empty() {
-        return Ok(running);
-    }
-    let state = state.clone();
-    run_blocking(move || {
-        let unsettled = unsettled_jobs(&state)?;
-        let settled_before_restore = if state.restored_at().is_some() {
-            let folders = jobs_with_folder(&state).map_err(|source| state_error(&state, source))?;
-            running
-                .iter()
-                .filter(|job| !folders.contains(job) || outcomes::contains(&state, job))
-                .cloned()
-                .collect()
-        } else {
-            BTreeSet::new()
-        };
-        let has_ended = |job: &JobId| {
-            unsettled.ended.contains(job)
-                || (settled_before_restore.contains(job) && !unsettled.running.contains(job))
-        };
-        Ok(running.into_iter().filter(has_ended).collect())
-    })
-    .await
+/// State of an attempt that the store has as running, although it does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnsettledAttempt {
+    /// It began and has ended, at this time if it is known. The next start writes its outcome, and may retry the job.
+    Ended { at: Option<Timestamp> },
+    /// Its agent was never started. The next start requeues the job.
+    NeverBegan,
 }
 
-/// Returns the jobs that have a folder of an attempt.
-fn jobs_with_folder(state: &StateFolder) -> io::Result<BTreeSet<JobId>> {
-    let mut jobs = BTreeSet::new();
-    for entry in entries(&state.attempts())? {
-        let job = Attempt::at(&entry?.path()).ok().and_then(|attempt| attempt.job_and_number());
-        jobs.extend(job.map(|(job, _)| job));
+impl UnsettledAttempt {
+    /// Returns a sentence about the job of the attempt.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Ended { .. } => "its attempt has ended, and the next start ends or retries the job",
+            Self::NeverBegan => "its attempt never began, and the next start continues the job",
+        }
     }
-    Ok(jobs)
+}
+
+/// Returns those of the running jobs whose attempts of this node do not run and are not settled. After a restore, this
+/// includes the jobs whose attempts were settled after the backup was made. Call it only if no daemon runs.
+pub async fn unsettled_attempts(
+    state: &StateFolder,
+    store: &Store,
+    running: BTreeSet<JobId>,
+) -> Result<BTreeMap<JobId, UnsettledAttempt>, FleetError> {
+    if running.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let folder = state.clone();
+    let UnsettledJobs { running: live, ended, .. } = run_blocking(move || unsettled_jobs(&folder)).await?;
+    let node = state.known_node();
+    let mut found = BTreeMap::new();
+    for job in running.into_iter().filter(|job| !live.contains(job)) {
+        let history = store.history(job.clone()).await?;
+        let last = history.and_then(|history| history.attempts.into_iter().last());
+        // Another node knows the state of its attempts.
+        let Some(last) = last.filter(|last| Some(&last.node) == node.as_ref()) else { continue };
+        let (state, id, has_output) = (state.clone(), job.clone(), ended.contains(&job));
+        let state = run_blocking(move || state_of_ended(&state, &id, &last, has_output)).await;
+        found.insert(job, state);
+    }
+    Ok(found)
+}
+
+/// Returns the state of an attempt that does not run. Without raw output, the attempt never began, or it was settled
+/// before the store was restored.
+fn state_of_ended(
+    state: &StateFolder,
+    job: &JobId,
+    last: &PastAttempt,
+    has_output: bool,
+) -> UnsettledAttempt {
+    let attempt = Attempt::new(state.path(), job, last.number);
+    let is_settled = || outcomes::contains(state, job, last.number);
+    let is_lost = || {
+        is_missing(attempt.folder())
+            && state.restored_at().is_some_and(|restored_at| last.started_at <= restored_at)
+    };
+    // A file that cannot be read may be the record of a keeper.
+    if has_output || attempt.began().unwrap_or(true) || is_settled() || is_lost() {
+        UnsettledAttempt::Ended { at: attempt.ending().ok().flatten().map(|ending| ending.at) }
+    } else {
+        UnsettledAttempt::NeverBegan
+    }
 }
 
 fn state_error(state: &StateFolder, source: io::Error) -> FleetError {
     FleetError::State { folder: state.path().display().to_string(), source }
 }
 
-/// Returns a sentence with the number of jobs that have ended and are not settled; `None` if there are no such jobs.
-pub fn ended_sentence(count: usize) -> Option<String> {
+/// Returns a sentence with the number of unsettled jobs; `None` if there are no such jobs.
+pub fn unsettled_sentence(count: usize) -> Option<String> {
     match count {
         0 => None,
-        1 => Some("1 job has ended, and the next start settles it".to_owned()),
-        more => Some(format!("{more} jobs have ended, and the next start settles them")),
+        1 => Some(
+            "the attempt of 1 job has ended or never began, and the next start ends or continues the job"
+                .to_owned(),
+        ),
+        more => Some(format!(
+            "the attempts of {more} jobs have ended or never began, and the next start ends or continues the jobs"
+        )),
     }
 }
 

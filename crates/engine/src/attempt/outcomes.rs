@@ -82,9 +82,9 @@ pub(crate) fn retain(state: &StateFolder, knows: impl Fn(&JobId, u32) -> bool) -
     Ok(())
 }
 
-/// Returns whether the files contain the outcome of an attempt of the job.
-pub(super) fn contains(state: &StateFolder, job: &JobId) -> bool {
-    find(state, |settled| settled.job == *job).is_some()
+/// Returns whether the files contain the outcome of an attempt.
+pub(super) fn contains(state: &StateFolder, job: &JobId, number: u32) -> bool {
+    find(state, |settled| settled.job == *job && settled.attempt == number).is_some()
 }
 
 /// Returns how the last settled attempt of a cancelled job ended. Returns `None` if the job was not cancelled, or if

@@ -220,7 +220,9 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
     for stored in stored.into_iter().filter(|stored| !stored.is_live()) {
         match stored.state {
             WorkspaceState::Branch => forget_removed_branch(&engine, stored.workspace).await,
-            WorkspaceState::Kept { .. } if stored.job_status.is_none() => remove(&engine, &stored).await,
+            WorkspaceState::Kept { .. } if stored.job_status.is_none() || is_gone(&stored) => {
+                remove(&engine, &stored).await;
+            }
             WorkspaceState::Kept { until: Some(until) } if until <= now => {
                 keep_or_remove(&engine, &stored, false).await;
             }
@@ -291,7 +293,7 @@ async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_sess
             Cleanup::KeepOnFailure => status != JobStatus::Completed,
             Cleanup::Never => true,
         };
-    if !keep {
+    if !keep || is_gone(stored) {
         return remove(engine, stored).await;
     }
     let state = WorkspaceState::Kept { until };
@@ -300,6 +302,12 @@ async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_sess
     }
     let kept = diff::keep_missing(engine, &stored.workspace).await;
     note(engine, &stored.workspace.job, kept);
+}
+
+/// Returns true if the directory does not exist any more: somebody removed it, or the store was restored from a backup
+/// that was made before its removal.
+fn is_gone(stored: &StoredWorkspace) -> bool {
+    is_missing(&stored.workspace.path)
 }
 
 /// Records that the daemon has to look at the workspace of a job again, because the store does not answer now.

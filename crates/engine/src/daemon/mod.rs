@@ -39,7 +39,8 @@ use tracing::{error, warn};
 pub use self::uptime::refuse_taken_node;
 use crate::attempt::AttemptTask;
 pub use crate::attempt::other_store::{
-    ended_jobs, ended_sentence, former_store, refuse_other_store, unsettled_jobs,
+    UnsettledAttempt, former_store, refuse_other_store, unsettled_attempts, unsettled_jobs,
+    unsettled_sentence,
 };
 pub use crate::attempt::outcomes::termination;
 use crate::backup;

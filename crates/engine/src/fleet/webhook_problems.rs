@@ -9,10 +9,8 @@ use tracing::warn;
 
 use crate::context::Engine;
 use crate::loaded::Loaded;
+use crate::schedule_view::UNSIGNED_NOTE;
 use cowhand_store::StoreError;
-
-/// Beginning of the note. A note with this beginning is removed when the webhook has no problem any more.
-const UNSIGNED_NOTE: &str = "its deliveries are refused, because no secret is set";
 
 pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreError> {
     for (schedule, problem) in webhook_problems(&engine.loaded(), engine.listens_outside()) {

@@ -48,9 +48,9 @@ impl ScheduleView {
             return self.with_note(SkipReason::NotDue, None, note);
         }
         if self.status == ScheduleStatus::Disabled
-            && let Some(sentence) = waiting_work_note(agent, schedule, snapshot, now)
+            && let Some((until, sentence)) = waiting_work_note(agent, schedule, snapshot, now)
         {
-            return self.with_note(SkipReason::Disabled, None, sentence);
+            return self.with_note(SkipReason::Disabled, until, sentence);
         }
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return self;
@@ -84,7 +84,7 @@ impl ScheduleView {
             return self.with_note(SkipReason::AtCapacity, wait.until, wait.sentence);
         }
         if self.unsettled > 0 && self.skip_reason == Some(SkipReason::AlreadyRunning) {
-            let note = "its job has ended, and the next start settles it";
+            let note = "the attempt of its job has ended or never began, and the next start ends or continues the job";
             return self.with_note(SkipReason::AlreadyRunning, None, note.to_owned());
         }
         if self.status != ScheduleStatus::Running
@@ -286,13 +286,14 @@ fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Optio
     Some((until, format!("{}: its last attempt failed and will be retried", job.id)))
 }
 
-/// Explains which of the waiting jobs and accepted firings of a disabled schedule will start and which will not.
+/// Explains which of the waiting jobs and accepted firings of a disabled schedule will start and which will not. Also
+/// returns the end of the pause for which they wait.
 fn waiting_work_note(
     agent: &Agent,
     schedule: &Schedule,
     snapshot: &Snapshot,
     now: Timestamp,
-) -> Option<String> {
+) -> Option<(Option<Timestamp>, String)> {
     let holds = Holds::of(agent, snapshot, now);
     let is_pending =
         |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
@@ -302,7 +303,8 @@ fn waiting_work_note(
     let firings = of_schedule.filter(|firing| !firing.key.is_dropped_when_disabled());
     let (held_firings, free_firings): (Vec<_>, Vec<_>) =
         firings.map(|firing| holds.firing(firing)).partition(Option::is_some);
-    let held = held_jobs.iter().chain(&held_firings).copied().flatten().next().map(|hold| {
+    let first_hold = held_jobs.iter().chain(&held_firings).copied().flatten().next();
+    let held = first_hold.map(|hold| {
         let until = if hold == ScheduleHold::Off { "until it is on again" } else { "yet" };
         let counted = counted(held_jobs.len(), held_firings.len());
         format!("{counted} of it will not start {until}: {}", hold.sentence())
@@ -315,7 +317,7 @@ fn waiting_work_note(
         format!("{counted} of it will still start; {cancel} cancels the waiting jobs and firings")
     });
     let sentences: Vec<String> = held.into_iter().chain(free).collect();
-    (!sentences.is_empty()).then(|| sentences.join("; "))
+    (!sentences.is_empty()).then(|| (first_hold.and_then(ScheduleHold::until), sentences.join("; ")))
 }
 
 /// Formats counts: `1 waiting job`, `2 accepted firings`, `2 waiting jobs and 1 accepted firing`.

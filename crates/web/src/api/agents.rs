@@ -34,7 +34,8 @@ pub struct AgentView {
     /// Running jobs of other agents that take places of this agent, because it has adopted their schedules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<AdoptedJob>,
-    /// Jobs that have ended and are not settled, because no daemon runs; the next start settles them.
+    /// Jobs whose attempt has ended or never began, while no daemon runs that writes this. The next start ends or
+    /// continues them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsettled: usize,
     /// Jobs that wait for a place, or for another attempt.
@@ -76,7 +77,8 @@ pub struct LastJob {
     pub status: JobStatus,
     pub started_at: Timestamp,
     pub finished_at: Option<Timestamp>,
-    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`.
+    /// True if the attempt of the job has ended or never began, and no daemon runs that writes this; `status` is then
+    /// `running`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
 }

@@ -111,9 +111,8 @@ pub(super) async fn list(
     }
     let asks =
         if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
-    // Without a daemon, the store still lists expired asks as open.
-    let seen = asks.into_iter().map(|ask| ask.seen_at(api.now()));
-    Ok(Json(Page::all(seen.filter(|ask| all.is_on() || ask.state == AskState::Open).collect())))
+    let asks = api.current_asks(asks).await.into_iter();
+    Ok(Json(Page::all(asks.filter(|ask| all.is_on() || ask.state == AskState::Open).collect())))
 }
 
 pub(super) async fn one(
@@ -152,8 +151,9 @@ async fn wait_for_answer(
         Ok(fleet) if is_job() => Ok(Json(fleet.wait_as_agent(id, longest).await?)),
         Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, longest).await?)),
         Err(_) => {
-            let ask = api.store.ask(id.clone()).await?.ok_or_else(|| ApiProblem::no_ask(id))?;
-            Ok(Json(ask.seen_at(api.now())))
+            let ask = api.store.ask(id.clone()).await?;
+            let ask = api.current_asks(ask.into_iter().collect()).await.pop();
+            Ok(Json(ask.ok_or_else(|| ApiProblem::no_ask(id))?))
         }
     }
 }

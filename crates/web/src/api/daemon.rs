@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use cowhand_core::ask::AskState;
 use cowhand_core::event::Fact;
 use cowhand_core::provider::Parked;
 use jiff::Timestamp;
@@ -30,8 +31,8 @@ pub struct StatusView {
     /// Number of running jobs of all agents.
     #[serde(default)]
     pub running: usize,
-    /// Number of jobs that have ended and are not settled, because no daemon runs; the next start settles them. They do
-    /// not count as running.
+    /// Number of jobs whose attempt has ended or never began, while no daemon runs that writes this. The next start ends
+    /// or continues them. They do not count as running.
     #[serde(default)]
     pub unsettled: usize,
     /// Number of waiting jobs, including those of agents that are no longer in the config.
@@ -109,7 +110,8 @@ pub struct DaemonStopRequest {
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiProblem> {
     let now = api.now();
-    let asks = api.store.open_asks(Count::MAX_COUNT).await?.iter().filter(|ask| ask.is_open(now)).count();
+    let asks = api.current_asks(api.store.open_asks(Count::MAX_COUNT).await?).await;
+    let asks = asks.iter().filter(|ask| ask.state == AskState::Open).count();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
     let untold = undelivered(&api.store, now).await?;

@@ -21,6 +21,7 @@ use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
 use super::output_place::{AttemptElsewhere, OutputPlace, elsewhere_sentence};
 use super::prune::removed_problem;
 use super::{Api, ApiProblem, Code, Page, WorkspaceView, waits};
+use cowhand_engine::daemon::UnsettledAttempt;
 use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, OutputReader};
 use cowhand_engine::waits::Waits;
@@ -87,8 +88,9 @@ pub(super) async fn list(
     let running = items.iter().filter(|job| job.status() == JobStatus::Running);
     let unsettled = api.unsettled(running.map(|job| job.id().clone()).collect()).await;
     let to_listed = |(job, waits): (Job, Option<Waits>)| {
-        let unsettled = unsettled.contains(job.id());
-        ListedJob { job: job.into(), waits, unsettled }
+        let attempt = unsettled.get(job.id()).copied();
+        let (unsettled, never_began) = (attempt.is_some(), attempt == Some(UnsettledAttempt::NeverBegan));
+        ListedJob { job: job.into(), waits, unsettled, never_began }
     };
     Ok(Json(Page { items: items.into_iter().zip(waits).map(to_listed).collect(), next_cursor }))
 }
@@ -110,10 +112,13 @@ pub struct ListedJob {
     /// Reason why a pending job does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
-    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`. The next start
-    /// settles it.
+    /// True if the attempt of the job has ended or never began, and no daemon runs that writes this; `status` is then
+    /// `running`. The next start ends or continues the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
+    /// True if the job is unsettled and its attempt never began. The next start then continues the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_began: bool,
 }
 
 /// Job with its asks, hooks, follow-ups and workspace.
@@ -169,10 +174,13 @@ pub struct JobView {
     /// Attempts whose output is on the node that answers; absent if all output is there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_here: Vec<u32>,
-    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`. The next start
-    /// settles it.
+    /// True if the attempt of the job has ended or never began, and no daemon runs that writes this; `status` is then
+    /// `running`. The next start ends or continues the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
+    /// True if the job is unsettled and its attempt never began. The next start then continues the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_began: bool,
 }
 
 /// Last event about the report of a job's result to the source of its work item.
@@ -229,7 +237,7 @@ pub struct AttemptView {
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {
     let job = find(&api, &id).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;
-    let asks = asks.into_iter().map(|ask| ask.seen_at(api.now())).collect();
+    let asks = api.current_asks(asks).await;
     let denials = api.store.denials_of(job.id().clone()).await?;
     let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
@@ -246,7 +254,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let OutputPlace { node, elsewhere: output_elsewhere, here: output_here } =
         api.output_place(job.id()).await?;
     let running = Some(job.id().clone()).filter(|_| job.status() == JobStatus::Running);
-    let unsettled = !api.unsettled(running.into_iter().collect()).await.is_empty();
+    let attempt = api.unsettled(running.into_iter().collect()).await.into_values().next();
+    let (unsettled, never_began) = (attempt.is_some(), attempt == Some(UnsettledAttempt::NeverBegan));
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -267,6 +276,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         output_elsewhere,
         output_here,
         unsettled,
+        never_began,
     }))
 }
 

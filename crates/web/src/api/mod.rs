@@ -47,7 +47,7 @@ mod waits;
 mod work;
 mod workspaces;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
@@ -55,6 +55,7 @@ use axum::Router;
 use axum::http::Method;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get};
+use cowhand_core::ask::{Ask, AskState};
 use cowhand_core::id::JobId;
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveState, Snapshot};
@@ -65,11 +66,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cowhand_engine::daemon::ended_jobs;
+use cowhand_engine::daemon::{UnsettledAttempt, unsettled_attempts};
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::redact::Redactor;
-use cowhand_store::{Store, StoreError};
+use cowhand_store::{Store, StoreError, StoredWorkspace};
+use cowhand_system::remove::is_missing;
 use cowhand_work::WorkSources;
 
 pub use agents::{AdoptedJob, AgentNextFiring, AgentView, LastJob, TriggerAnswer};
@@ -272,7 +274,7 @@ impl Api {
     }
 
     /// If no daemon runs, adds what the store does not contain: since when no daemon fires due times, and which jobs
-    /// have ended.
+    /// are unsettled.
     async fn with_local_state(&self, mut snapshot: Snapshot, now: Timestamp) -> Result<Snapshot, StoreError> {
         if let ApiBackend::Alone { .. } = &self.backend {
             let present = Moment { wall: now, boot: snapshot.boot };
@@ -282,19 +284,36 @@ impl Api {
                 snapshot.uptime.add_daemon(since, present);
             }
             let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
-            snapshot.unsettled = self.unsettled(running.map(|job| job.id.clone()).collect()).await;
+            snapshot.unsettled =
+                self.unsettled(running.map(|job| job.id.clone()).collect()).await.into_keys().collect();
         }
         Ok(snapshot)
     }
 
-    /// Returns the jobs of `running` that have ended and are not settled. `running` contains jobs whose status in the
-    /// store is `running`. Returns no jobs if a daemon runs, because the daemon settles them, or if the state folder
-    /// cannot be read.
-    async fn unsettled(&self, running: BTreeSet<JobId>) -> BTreeSet<JobId> {
+    /// Returns the jobs of `running` whose attempts do not run and are not settled. `running` contains jobs whose status
+    /// in the store is `running`. Returns no jobs if a daemon runs, because the daemon settles them, or if the state
+    /// folder cannot be read.
+    async fn unsettled(&self, running: BTreeSet<JobId>) -> BTreeMap<JobId, UnsettledAttempt> {
         match &self.backend {
-            ApiBackend::Daemon(_) => BTreeSet::new(),
-            ApiBackend::Alone { .. } => ended_jobs(&self.state, running).await.unwrap_or_default(),
+            ApiBackend::Daemon(_) => BTreeMap::new(),
+            ApiBackend::Alone { .. } => {
+                unsettled_attempts(&self.state, &self.store, running).await.unwrap_or_default()
+            }
         }
+    }
+
+    /// Returns asks as they are now. Without a daemon, the store still lists asks as open that have expired, or whose
+    /// attempts have ended.
+    async fn current_asks(&self, asks: Vec<Ask>) -> Vec<Ask> {
+        let now = self.now();
+        let asks: Vec<Ask> = asks.into_iter().map(|ask| ask.seen_at(now)).collect();
+        let open = asks.iter().filter(|ask| ask.state == AskState::Open);
+        let unsettled = self.unsettled(open.map(|ask| ask.id.job.clone()).collect()).await;
+        let after_end = |ask: Ask| match unsettled.get(&ask.id.job) {
+            Some(UnsettledAttempt::Ended { at }) => ask.after_end(at.unwrap_or(now)),
+            Some(UnsettledAttempt::NeverBegan) | None => ask,
+        };
+        asks.into_iter().map(after_end).collect()
     }
 
     pub fn state(&self) -> &StateFolder {
@@ -308,7 +327,13 @@ impl Api {
             ApiBackend::Alone { .. } => None,
         };
         let stored = self.store.workspace_anywhere(job.clone()).await?;
-        Ok(stored.map(|stored| WorkspaceView::new(stored, unfinished)))
+        let is_gone = |StoredWorkspace { workspace, .. }: &StoredWorkspace| {
+            Some(&workspace.node) == self.state.known_node().as_ref() && is_missing(&workspace.path)
+        };
+        Ok(stored.map(|stored| {
+            let is_gone = is_gone(&stored);
+            WorkspaceView::new(stored, is_gone, unfinished)
+        }))
     }
 
     /// Returns the fleet of the daemon, or a problem if no daemon runs.

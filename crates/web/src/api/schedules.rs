@@ -34,7 +34,8 @@ pub struct FiringJob {
     /// Error of a job that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// True if the job has ended and is not settled, because no daemon runs; `status` is then `running`.
+    /// True if the attempt of the job has ended or never began, and no daemon runs that writes this; `status` is then
+    /// `running`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
     /// Chat message that caused the job.
@@ -169,7 +170,7 @@ async fn firing_views(
     let running = views.iter().flat_map(|view| &view.jobs).filter(|job| job.status == JobStatus::Running);
     let unsettled = api.unsettled(running.map(|job| job.id.clone()).collect()).await;
     for job in views.iter_mut().flat_map(|view| &mut view.jobs) {
-        job.unsettled = unsettled.contains(&job.id);
+        job.unsettled = unsettled.contains_key(&job.id);
     }
     let has_work_source =
         configured.is_some_and(|(agent, schedule)| SourceOwner::schedule(agent, schedule).config().is_some());

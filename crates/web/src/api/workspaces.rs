@@ -39,16 +39,19 @@ pub enum WorkspacePhase {
     Ended,
     /// Its job has ended, and the workspace is kept.
     Kept,
+    /// The directory does not exist any more, although cowhand did not remove it.
+    Gone,
     /// The directory is removed; the branch has commits that are nowhere else.
     Branch,
 }
 
 impl WorkspaceView {
-    pub(super) fn new(stored: StoredWorkspace, unfinished: Option<String>) -> Self {
+    pub(super) fn new(stored: StoredWorkspace, is_gone: bool, unfinished: Option<String>) -> Self {
         let is_live = stored.is_live();
         let (state, keep_until) = match stored.state {
             WorkspaceState::Making => (WorkspacePhase::Making, None),
             WorkspaceState::Used if is_live => (WorkspacePhase::Used, None),
+            WorkspaceState::Used | WorkspaceState::Kept { .. } if is_gone => (WorkspacePhase::Gone, None),
             WorkspaceState::Used => (WorkspacePhase::Ended, None),
             WorkspaceState::Kept { until } => (WorkspacePhase::Kept, until),
             WorkspaceState::Branch => (WorkspacePhase::Branch, None),
@@ -75,6 +78,7 @@ impl WorkspacePhase {
             Self::Used => "in use",
             Self::Ended => "its job has ended",
             Self::Kept => "kept",
+            Self::Gone => "gone",
             Self::Branch => "removed; its branch has commits that exist nowhere else",
         }
     }

@@ -179,12 +179,16 @@ pub(super) fn tries_again(
     format!("tries again {}{}", when(until), job::with_daemon(is_alone))
 }
 
-/// Formats the time at which a paused schedule tries again, or the time since which a starved schedule is due. Neither
+/// Formats the time at which a paused schedule tries again, the end of the pause of a schedule that a person disabled
+/// during the pause, or the time since which a starved schedule is due. Neither
 /// time is a next firing, so the column NEXT does not show it. Returns an empty text for all other schedules.
 fn time_note(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {
             format!("; it {}", tries_again(until, is_alone, now, |until| duration::until(now, until)))
+        }
+        (ScheduleStatus::Disabled, Some(until), _) => {
+            format!("; the pause ends {}{}", duration::until(now, until), job::with_daemon(is_alone))
         }
         (_, _, Some(since)) if view.is_starved(now) => {
             format!("; due since {}{}", duration::relative_to_now(now, since), view.due_again_in_words())
