@@ -163,6 +163,9 @@ async fn a_job_is_stopped_by_its_sender_or_an_operator() {
     assert_eq!(send(&scene, OLGA, "!stop").await, format!("{first} is being stopped."));
     wait_until("the job to be cancelled", || (status_of(&scene, &first) == "cancelled").then_some(()));
     assert_eq!(send(&scene, ANN, "!stop").await, "No job runs or waits in this conversation.");
+    let stopped = format!("Job {first} was stopped by Olga.");
+    let is_told = |post: &Value| post["text"].as_str().is_some_and(|text| text.contains(&stopped));
+    scene.slack.wait_for_post(SLACK_CHANNEL, is_told).await;
     let why = send(&scene, ANN, &format!("!why {first}")).await;
     assert!(why.contains("by Olga (UOLGA) on slack; "), "{why}");
     let audit_log = audit(&scene);

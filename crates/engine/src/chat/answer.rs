@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::actor::Actor;
 use cowhand_core::chat::render::{AnswerEnd, AnswerOutcome, OutputRenderer};
 use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::chat::texts;
@@ -156,11 +157,9 @@ impl Posting<'_> {
         }
         self.begin().await?;
         let platform = self.bot.platform;
-        let end = answer_end(job);
-        let is_cancelled_early =
-            job.attempts() == 0 && matches!(end.outcome, AnswerOutcome::Cancelled { .. });
-        if is_cancelled_early {
-            self.post_note(texts::cancelled(None, platform)).await;
+        let end = self.answer_end(job).await?;
+        if let (0, AnswerOutcome::Cancelled { by }) = (job.attempts(), &end.outcome) {
+            self.post_note(texts::cancelled(by.as_deref(), platform)).await;
             return Ok(AnswerStep::Done);
         }
         let mut renderer = OutputRenderer::new(platform, &self.chat.output);
@@ -172,6 +171,25 @@ impl Posting<'_> {
         }
         self.post_note(texts.join("\n")).await;
         Ok(AnswerStep::Done)
+    }
+
+    /// Returns how an ended job is described in the chat. Names the person who cancelled it, unless that was its sender.
+    pub(super) async fn answer_end(&self, job: &Job) -> Result<AnswerEnd, StoreError> {
+        let mut end = answer_end(job);
+        if let AnswerOutcome::Cancelled { by } = &mut end.outcome {
+            let cancellation = self.context.store().cancellation_of(job).await?;
+            let origin = &self.answer.origin;
+            *by = match cancellation.and_then(|cancellation| cancellation.by) {
+                Some(Actor::Chat { platform, id, .. })
+                    if platform == origin.platform && id == origin.requester().id =>
+                {
+                    None
+                }
+                Some(Actor::Chat { name, .. }) => Some(name),
+                by => by.map(|by| by.to_string()),
+            };
+        }
+        Ok(end)
     }
 
     /// Records that the answer has begun, so that the note that the sender waits does not change any more.
@@ -231,8 +249,8 @@ impl Posting<'_> {
     }
 }
 
-/// Returns how an ended job is described in the chat.
-pub(super) fn answer_end(job: &Job) -> AnswerEnd {
+/// Returns how an ended job is described in the chat, without the person who cancelled it.
+fn answer_end(job: &Job) -> AnswerEnd {
     let outcome = match job.state() {
         JobState::Ended { outcome: Outcome::Failed { error, .. }, .. } => {
             AnswerOutcome::Failed { reason: error.message.clone() }

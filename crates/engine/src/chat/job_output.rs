@@ -10,7 +10,7 @@ use cowhand_core::job::{Job, JobStatus};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
-use super::answer::{AnswerStep, Posting, answer_end};
+use super::answer::{AnswerStep, Posting};
 use super::asks::post::AskWatch;
 use super::buttons::ButtonValue;
 use super::posts::{post_key, wait_after};
@@ -135,7 +135,8 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
     /// Posts what follows from the end of the job, and shows the end in the progress message.
     async fn post_end(&mut self, job: &Job) -> Result<(), StoreError> {
         self.post_files_before(u64::MAX).await?;
-        for post in self.renderer.end(&answer_end(job)) {
+        let end = self.posting.answer_end(job).await?;
+        for post in self.renderer.end(&end) {
             self.post_once(post).await?;
         }
         let Some(message) = self.progress_message() else { return Ok(()) };

@@ -4,14 +4,15 @@ use cowhand_core::chat::ChatPlatform;
 use cowhand_core::chat::escape::{escape, inline_code};
 use cowhand_core::duration;
 use cowhand_core::plan::{LiveJob, LiveState};
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
+use super::super::bot_view::chat_bots;
 use super::UsedCommand;
 use super::session::counts;
 use crate::fleet::FleetError;
 use crate::schedule_view::{ScheduleStatus, ScheduleView, schedules_of_agent};
-use cowhand_store::ChatBotState;
 
 /// Number of running jobs that are named.
 const MAX_NAMED_JOBS: usize = 5;
@@ -36,7 +37,7 @@ impl UsedCommand<'_> {
         let schedules = schedules_of_agent(&roster, agent, &snapshot, now);
         let problems = schedules.iter().filter_map(|view| self.schedule_problem(view, now));
         lines.extend(problems.take(MAX_PROBLEMS));
-        lines.push(self.connection_line(now).await?);
+        lines.push(self.connection_line(&roster, now).await?);
         Ok(lines.join("\n"))
     }
 
@@ -72,26 +73,14 @@ impl UsedCommand<'_> {
         }
     }
 
-    /// Describes the connection of the bot.
-    async fn connection_line(&self, now: Timestamp) -> Result<String, FleetError> {
-        let (bots, platform) = (self.store().chat_bots().await?, self.platform());
-        let Some(bot) = bots.into_iter().find(|bot| bot.bot == self.sent.bot.key) else {
-            return Ok("The bot is not connected.".to_owned());
-        };
-        let since = duration::relative_to_now(now, bot.changed_at);
-        Ok(match bot.state {
-            ChatBotState::Connected { account } => {
-                format!("The bot is connected as {}, since {since}.", inline_code(&account, platform))
-            }
-            ChatBotState::Connecting { problem } => {
-                let problem = problem.map(|problem| format!(": {}", escape(&problem, platform)));
-                format!("The bot is not connected, since {since}{}", problem.unwrap_or_default())
-            }
-            ChatBotState::Refused { reason } => {
-                format!("The bot is refused, since {since}: {}", escape(&reason, platform))
-            }
-            ChatBotState::Stopped => "The bot is not connected.".to_owned(),
-        })
+    /// Describes the connection of the bot, in the words of `cowhand status`.
+    async fn connection_line(&self, roster: &Roster, now: Timestamp) -> Result<String, FleetError> {
+        let bots = chat_bots(self.store(), roster, false, now).await?;
+        let bot = bots.iter().find(|bot| bot.bot == self.sent.bot.key);
+        let node = self.context().node();
+        let connection = bot.map(|bot| bot.connection_in_words(Some(&node), now));
+        let connection = connection.unwrap_or_else(|| "is not connected".to_owned());
+        Ok(format!("The bot {}.", escape(&connection, self.platform())))
     }
 }
 
