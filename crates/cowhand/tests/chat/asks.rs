@@ -298,7 +298,7 @@ async fn operator_answers_by_reply() {
     for (value, expected) in [
         (format!("option-3:{id}"), "belongs to no ask"),
         (format!("option-0:{id}"), "belongs to no ask"),
-        (format!("option-x:{id}"), "unknown button"),
+        (format!("option-x:{id}"), "has no effect"),
         (format!("allow:{id}"), "This ask is a question"),
         (options[1].clone(), ": old"),
     ] {
