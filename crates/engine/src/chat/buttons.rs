@@ -118,3 +118,34 @@ async fn stop(
     }
     stop_job(context, super::actor_of(bot.platform, &press.user), job).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_buttons_are_read_as_they_are_written() {
+        let job = "job-2026-01-05-a1b2c3";
+        for value in ["cancel:JOB", "stop:JOB", "allow:JOB.1", "deny:JOB.12", "option-3:JOB.1"] {
+            let value = value.replace("JOB", job);
+            assert_eq!(value.parse::<ButtonValue>().unwrap().to_string(), value);
+        }
+        for value in [
+            "",
+            "stop",
+            "stop:",
+            "stop:JOB.1",
+            "allow:JOB",
+            "allow:JOB.0",
+            "Allow:JOB.1",
+            "option-:JOB.1",
+            "option-256:JOB.1",
+            "option-1:JOB",
+            "other:JOB.1",
+            "allow:JOB.1 ",
+        ] {
+            let value = value.replace("JOB", job);
+            assert_eq!(value.parse::<ButtonValue>(), Err(UnknownButton), "{value}");
+        }
+    }
+}

@@ -72,17 +72,20 @@ async fn answer_survives_a_crash() {
 async fn ask_is_closed_after_a_downtime() {
     let scene = asking().await;
     scene.say_on_discord(ALICE, "call-push");
-    let ts = scene.say("hasty: call-push");
-    let (ask, hasty) = (scene.discord_ask().await, scene.ask_post(&ts).await);
+    let (hasty_ts, asker_ts) = (scene.say("hasty: call-push"), scene.say("asker: call-which"));
+    let (ask, hasty) = (scene.discord_ask().await, scene.ask_post(&hasty_ts).await);
+    let question = scene.ask_post(&asker_ts).await;
     scene.kill_daemon();
     scene.discord.reply_to(&ask.id, ALICE, "allow", true);
+    scene.slack.say_in_thread(SLACK_CHANNEL, &asker_ts, OLGA, "main");
     scene.wait_for("the ask to expire", &["asks", "--all"], |asks| {
         let mut asks = asks.as_array().unwrap().iter();
         asks.any(|ask| ask["agent"] == "hasty" && ask["status"] == "expired").then_some(())
     });
     scene.start();
     scene.closed(&hasty, "expired without an answer").await;
+    scene.closed(&question, "was answered by Olga").await;
     scene.discord_closed(&ask, "was allowed by alice").await;
     scene.discord_post(|message| message.content.contains("It was allowed.")).await;
-    assert_eq!(scene.jobs().len(), 2);
+    assert_eq!(scene.jobs().len(), 3, "the replies become no jobs");
 }

@@ -89,9 +89,8 @@ impl Posting<'_> {
         let unposted = asks.into_iter().filter_map(|ask| {
             let posted = match known.iter().find(|known| known.id == ask.id) {
                 Some(ChatAsk { posted, is_closed: false, .. }) if !posted.is_complete => posted.clone(),
-                Some(_) => return None,
                 None if ask.is_open(now) => self.new_posted_ask(),
-                None => return None,
+                Some(_) | None => return None,
             };
             Some((ask, posted))
         });

@@ -89,10 +89,9 @@ async fn meaning(
         is_addressed = !asks.is_empty();
     }
     if !is_addressed {
-        return Ok(match may_answer(context, &first, bot, &message.author) {
-            true => ReplyMeaning::NoAnswer(first, NoAnswerReason::NoReply),
-            false => ReplyMeaning::Other,
-        });
+        let is_operator = may_answer(context, &first, bot, &message.author);
+        let no_reply = || ReplyMeaning::NoAnswer(first, NoAnswerReason::NoReply);
+        return Ok(if is_operator { no_reply() } else { ReplyMeaning::Other });
     }
     asks.retain(|(ask, _)| may_answer(context, ask, bot, &message.author));
     let reason = match &asks[..] {
