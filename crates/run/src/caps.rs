@@ -246,8 +246,8 @@ pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
     // Version 1 states the root group for a process that is ending. The counters of the root group are not its counters.
-    let groups: String =
-        groups.lines().filter(|line| !line.ends_with(":/")).flat_map(|line| [line, "\n"]).collect();
+    let groups: Vec<_> = groups.lines().filter(|line| !line.ends_with(":/")).collect();
+    let groups = groups.join("\n");
     let one = [Controller::Memory, Controller::Pids].map(|controller| v1_group(&mounts, &groups, controller));
     one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
 }
