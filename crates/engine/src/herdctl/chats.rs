@@ -121,7 +121,7 @@ mod tests {
         );
         assert_eq!(found[0].agent.as_str(), "sub.helper");
         for (text, expected) in [
-            ("", "it is not YAML"),
+            ("", "it has no `agentName`"),
             ("channels: {}", "it has no `agentName`"),
             ("agentName: a", "it has no `channels`"),
             ("agentName: ../a\nchannels: {}", "\"../a\" is not a valid name of an agent"),
