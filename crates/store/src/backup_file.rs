@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::bail;
+use jiff::Timestamp;
 use rusqlite::OptionalExtension as _;
 
 use crate::database::DriverError;
@@ -125,6 +126,20 @@ impl BackupFile {
             names.extend(rows.collect::<Result<Vec<String>, _>>()?);
         }
         Ok(names)
+    }
+
+    /// Ends the chats of the backup: messages that were not handled, and answers that were not complete. They may have
+    /// been answered since then. The messages that were sent since then are not read either.
+    pub fn end_chats(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        let ended_at = now.as_microsecond();
+        let connection = self.0.connection();
+        connection.execute(
+            "update chat_answers set state = 'done', ended_at = ?1 where state = 'open'",
+            [ended_at],
+        )?;
+        connection.execute("update chat_messages set body = null where body is not null", [])?;
+        connection.execute("delete from chat_inboxes", [])?;
+        Ok(())
     }
 
     pub fn known_rows(&mut self) -> anyhow::Result<KnownRows> {

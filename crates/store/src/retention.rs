@@ -24,6 +24,9 @@ statements! {
     LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1) \
         order by number limit 1";
     OPEN_HOOK = same "select number from hook_runs where job_id = $1 and state in ('waiting', 'running') order by number limit 1";
+    OPEN_ANSWER = same "select firings.key from chat_answers join firings \
+        on firings.schedule_id = chat_answers.schedule_id and firings.key = chat_answers.key \
+        where chat_answers.state = 'open' and firings.job_id = $1 limit 1";
     DROP_LEASE = same "delete from leases where job_id = $1";
     DROP_ATTEMPTS = same "delete from attempts where job_id = $1";
     DROP_HOOKS = same "delete from hook_runs where job_id = $1";
@@ -96,7 +99,7 @@ impl Store {
     }
 
     /// Removes these ended jobs and returns the removed jobs. `jobs` has each job with the limit that the job exceeds.
-    /// Jobs that are in use, have open hooks or are already removed are skipped.
+    /// Jobs that are in use, have open hooks or an open answer in a chat, or are already removed are skipped.
     pub async fn prune(
         &self,
         mut jobs: Vec<(JobId, RetentionLimit)>,
@@ -184,6 +187,10 @@ async fn prune(
     }
     if tx.one(OPEN_HOOK, args![id.as_str()]).await?.is_some() {
         return Ok(Removal::HooksOpen);
+    }
+    // The answer of a job is made from its output. A person may remove the job all the same.
+    if limit.is_some() && tx.one(OPEN_ANSWER, args![id.as_str()]).await?.is_some() {
+        return Ok(Removal::InUse { by: id.clone() });
     }
     for statement in [
         DROP_LEASE,

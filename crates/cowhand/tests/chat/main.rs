@@ -4,6 +4,7 @@
 
 mod answers;
 mod asks;
+mod burst;
 mod commands;
 mod connections;
 mod crashes;
@@ -11,6 +12,8 @@ mod delivery;
 mod downtime;
 mod files;
 mod herdctl;
+mod lifecycle;
+mod nodes;
 mod outputs;
 mod reliable;
 mod rights;

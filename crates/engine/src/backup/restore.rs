@@ -67,6 +67,7 @@ async fn restore_by(
     let mut backup = BackupFile::open(copy)?;
     let files = scratch(state)?;
     take_out(&mut backup, files.path())?;
+    backup.end_chats(now)?;
     let rows = RestoredRows(backup.known_rows()?);
     let former = state.database();
     let revoked = if former.exists() { RevokedToken::all(&former) } else { Ok(Vec::new()) };

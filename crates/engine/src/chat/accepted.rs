@@ -231,9 +231,14 @@ pub(super) async fn deliver(
     let delivered = audit::by(actor, context.fleet.deliver(agent, &schedule.name, delivery)).await;
     fault::point("chat_delivered");
     match delivered {
-        Ok(Delivered::New(_) | Delivered::Preparing | Delivered::Duplicate) => Ok(None),
-        // The answer says why the schedule did not run.
-        Ok(Delivered::Filtered | Delivered::Ping) => Ok(None),
+        // If the schedule does not run, the answer says why.
+        Ok(
+            Delivered::New(_)
+            | Delivered::Preparing
+            | Delivered::Duplicate
+            | Delivered::Filtered
+            | Delivered::Ping,
+        ) => Ok(None),
         Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
             Err(HandleError::Fleet(error))
         }

@@ -132,6 +132,7 @@ async fn connect(
     mut renewed_at: Instant,
     stop: &mut watch::Receiver<bool>,
 ) -> Duration {
+    bot.missed.begin_connection(context.now());
     let (events_sender, events) = mpsc::channel(EVENT_QUEUE);
     let mut tasks = JoinSet::new();
     tasks.spawn(record_states(Arc::clone(context), Arc::clone(bot)));
@@ -179,7 +180,7 @@ async fn renew(context: &ChatContext, bot: &Bot, renewed_at: &mut Instant) -> bo
         bot.missed.set_incomplete();
     }
     if let Some(inbox) = bot.inbox().filter(|_| bot.missed.is_complete())
-        && let Err(error) = missed::record_received(context, inbox, now).await
+        && let Err(error) = missed::record_received(context, bot, inbox, now).await
     {
         warn!(bot = bot.key, "cannot record up to when chat messages are received: {error}");
     }
@@ -276,6 +277,7 @@ pub(super) async fn receive_message(context: &ChatContext, bot: &Bot, message: C
     }
     let now = context.now();
     retried(|| context.store().receive_chat_message(inbox.clone(), message.clone(), now)).await;
+    bot.missed.note_message(message.sent_at);
     fault::point("chat_received");
     bot.received.notify_one();
     true

@@ -80,12 +80,12 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let fleet = &self.posting.context.fleet;
         let output = match fleet.output(&self.job).await {
             Ok(output) => output,
-            Err(error) => return self.give_up(&error),
+            Err(error) => return Ok(self.give_up(&error)),
         };
         if let Err(error) = self.follow(output).await {
             return match error {
                 FleetError::Store(error) => Err(error),
-                error => self.give_up(&error),
+                error => Ok(self.give_up(&error)),
             };
         }
         let store = self.posting.context.store();
@@ -100,9 +100,9 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         Ok(if self.posting.has_no_chat { AnswerStep::Later } else { AnswerStep::Done })
     }
 
-    fn give_up(&self, error: &FleetError) -> Result<AnswerStep, StoreError> {
+    fn give_up(&self, error: &FleetError) -> AnswerStep {
         warn!(job = %self.job, "cannot read the output of a job for its chat; it is tried again: {error}");
-        Ok(AnswerStep::Later)
+        AnswerStep::Later
     }
 
     async fn follow(&mut self, mut output: OutputStream) -> Result<(), FleetError> {

@@ -25,6 +25,8 @@ const MAX_MISSED_MESSAGES: usize = 2_000;
 /// Time for which messages are read again that may have been received before. A message can be under way when the daemon
 /// is killed, and a connection that is lost without notice counts as connected for some time.
 const OVERLAP: SignedDuration = SignedDuration::from_mins(2);
+/// Time for which a message shows how late messages are received.
+const BUSY_FOR: Duration = Duration::from_mins(1);
 /// Age up to which channels and threads count as active.
 const ACTIVE_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// Number of active channels and threads whose messages are read.
@@ -44,6 +46,10 @@ struct MissedState {
     reading: HashSet<String>,
     /// True if all messages up to now are received, while the bot is connected.
     is_complete: bool,
+    /// When the connection was begun.
+    connecting_at: Option<Timestamp>,
+    /// The message that was received last: when, and when it was sent.
+    last: Option<(Instant, Timestamp)>,
 }
 
 /// What is to be read after a new connection.
@@ -71,6 +77,23 @@ impl MissedMessages {
         self.lock().is_complete = false;
     }
 
+    /// Notes that a connection is begun.
+    pub(super) fn begin_connection(&self, now: Timestamp) {
+        *self.lock() = MissedState { connecting_at: Some(now), ..MissedState::default() };
+    }
+
+    /// Notes that a message is stored.
+    pub(super) fn note_message(&self, sent_at: Timestamp) {
+        self.lock().last = Some((Instant::now(), sent_at));
+    }
+
+    /// Returns the time up to which all messages are received. Many messages at once are received later than they are
+    /// sent.
+    fn received_until(&self, now: Timestamp) -> Timestamp {
+        let last = self.lock().last.filter(|(at, _)| at.elapsed() < BUSY_FOR);
+        ago(last.map_or(now, |(_, sent_at)| sent_at.min(now)), OVERLAP)
+    }
+
     fn end_reading(&self, channel: &str) {
         self.lock().reading.remove(channel);
     }
@@ -90,8 +113,10 @@ pub(super) async fn begin_reading(
     let Some(inbox) = bot.inbox() else { return Ok(None) };
     let (store, connected_at) = (context.store(), context.now());
     let Some(until) = store.chat_received_until(inbox.clone()).await? else {
-        store.set_chat_received_until(inbox, connected_at).await?;
-        *bot.missed.lock() = MissedState { is_complete: true, ..MissedState::default() };
+        // Messages may have arrived before this.
+        let connecting_at = bot.missed.lock().connecting_at.unwrap_or(connected_at);
+        store.set_chat_received_until(inbox, connecting_at).await?;
+        bot.missed.lock().is_complete = true;
         return Ok(None);
     };
     let since = until.max(ago(connected_at, context.max_lateness(bot)));
@@ -113,7 +138,7 @@ pub(super) async fn read(context: &ChatContext, bot: &Bot, reading: MissedReadin
     };
     stream::iter(channels).for_each_concurrent(READ_TOGETHER, read_one).await;
     bot.missed.lock().is_complete = true;
-    if let Err(error) = record_received(context, inbox, connected_at).await {
+    if let Err(error) = context.store().set_chat_received_until(inbox, ago(connected_at, OVERLAP)).await {
         // The next renewal of the lease records it.
         warn!(bot = bot.key, "cannot record that the missed chat messages are read: {error}");
     }
@@ -122,10 +147,11 @@ pub(super) async fn read(context: &ChatContext, bot: &Bot, reading: MissedReadin
 /// Records that all messages up to now are received.
 pub(super) async fn record_received(
     context: &ChatContext,
+    bot: &Bot,
     inbox: String,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    context.store().set_chat_received_until(inbox, ago(now, OVERLAP)).await
+    context.store().set_chat_received_until(inbox, bot.missed.received_until(now)).await
 }
 
 fn ago(time: Timestamp, span: SignedDuration) -> Timestamp {

@@ -108,13 +108,10 @@ async fn waiting_messages(
         let Some(bot) = bot.filter(|bot| !is_refused && ChatContext::is_connected(bot)) else { continue };
         let firing = context.store().firing(answer.schedule, answer.key.clone()).await?;
         let Some(job) = firing.and_then(|firing| firing.job) else { continue };
-        let queue = match queues.get(&answer.agent) {
-            Some(queue) => queue,
-            None => {
-                let queue = queue_of(context, &answer.agent).await?;
-                queues.entry(answer.agent.clone()).or_insert(queue)
-            }
-        };
+        if !queues.contains_key(&answer.agent) {
+            queues.insert(answer.agent.clone(), queue_of(context, &answer.agent).await?);
+        }
+        let queue = queues.get(&answer.agent).map_or(&[][..], Vec::as_slice);
         let Some(own) = queue.iter().find(|waiting| *waiting.id() == job) else { continue };
         let position = queue.iter().filter(|waiting| waiting.created_at() <= own.created_at()).count();
         waiting.push(WaitingMessage { bot, answer, job, position });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cowhand_core::backoff::Backoff;
+use cowhand_core::interval::Interval;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
@@ -14,6 +15,12 @@ use crate::context::Engine;
 use crate::prune::{self, PruneScope};
 
 const PRUNE_EVERY: SignedDuration = SignedDuration::from_hours(1);
+
+/// Time for which handled chat messages are known, so that they are not handled again. It is longer if a schedule reads
+/// older messages after a downtime.
+const CHAT_MESSAGES_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Time for which ended answers are known, so that an agent continues a thread without a mention.
+const CHAT_ANSWERS_KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 #[derive(Debug, Default)]
 pub(super) struct Pruning {
@@ -73,13 +80,15 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// Sweeps unneeded workspaces and containers, in their own tasks, at the start and then every [`PRUNE_EVERY`].
+    /// Sweeps unneeded workspaces and containers and the records of old chats, in their own tasks, at the start and then
+    /// every [`PRUNE_EVERY`].
     pub(super) fn sweep_if_due(&mut self) {
         let now = self.engine.clock.now();
         if self.sweeping.last.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY) {
             self.sweeping.last = Some(now);
             self.background.spawn(workspaces::sweep(Arc::clone(&self.engine)));
             self.background.spawn(containers::sweep(Arc::clone(&self.engine)));
+            self.background.spawn(forget_chats(Arc::clone(&self.engine)));
         }
     }
 
@@ -116,5 +125,23 @@ async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
         Ok(jobs) if jobs.is_empty() => {}
         Ok(jobs) => info!(jobs = jobs.len(), "pruned according to `retention`"),
         Err(error) => warn!("cannot prune: {error:#}"),
+    }
+}
+
+/// Removes the records of old chats.
+async fn forget_chats(engine: Arc<Engine>) {
+    let now = engine.clock.now();
+    let roster = &engine.loaded().roster;
+    let schedules = roster.agents.iter().flat_map(|agent| &agent.schedules);
+    let lateness =
+        schedules.filter_map(|schedule| schedule.timing.max_lateness.map(Interval::duration)).max();
+    let messages_kept = CHAT_MESSAGES_KEPT.max(lateness.unwrap_or_default());
+    let before = |kept| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
+    let forgotten = async {
+        engine.store.forget_chat_messages(before(messages_kept)).await?;
+        engine.store.forget_chat_answers(before(CHAT_ANSWERS_KEPT)).await
+    };
+    if let Err(error) = forgotten.await {
+        warn!("cannot remove the records of old chats: {error}");
     }
 }
