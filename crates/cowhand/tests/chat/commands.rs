@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::scene::{ANN, SLACK_CHANNEL, Scene, wait_for_end};
 
+/// A command, its options, and texts of its answer.
+type CommandCase<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str]);
+
 /// People on the fake Slack. Eve is a stranger.
 const BOB: &str = "UBOB";
 const OLGA: &str = "UOLGA";
@@ -297,7 +300,7 @@ async fn commands_show_agent_jobs_and_skills() {
     let job = last_job(&scene, 1, "completed");
     scene.discord.wait_for_answers(channel, 1).await;
     let refused_why = "There is no job, schedule or agent `nothing`. `/jobs` lists the jobs, and `/schedules` the schedules.";
-    let cases: [(&str, &[(&str, &str)], &[&str]); 15] = [
+    let cases: [CommandCase<'_>; 15] = [
         ("help", &[], &["`/stop [JOB]`", "`/why NAME`"]),
         ("ping", &[], &["The connection works."]),
         ("status", &[], &["Agent `helper`: no job runs and none waits.", "The bot is connected as"]),

@@ -8,6 +8,9 @@ use cowhand_testing::wait_until;
 use crate::reliable::{PRINT_TEXT, helper, to_discord_bot};
 use crate::scene::Scene;
 
+/// A loss of the connections, and what causes it.
+type ConnectionLoss = (&'static str, fn(&Scene));
+
 /// `helper` says something, and repeats the text when there is a file `go`.
 fn fleet() -> String {
     let say =
@@ -21,7 +24,7 @@ fn fleet() -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_connection_changes_no_answer() {
     let scene = Scene::started(&fleet()).await;
-    let losses: [(&str, fn(&Scene)); 4] = [
+    let losses: [ConnectionLoss; 4] = [
         ("a dropped connection", |scene| {
             scene.slack.drop_connections();
             scene.discord.drop_connections();

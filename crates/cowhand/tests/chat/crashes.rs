@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::reliable::{PRINT_TEXT, helper, to_slack_bot};
-use crate::scene::{ANN, SLACK_CHANNEL, Scene};
+use crate::scene::{ANN, SLACK_CHANNEL, Scene, wait_for_end};
 
 /// Points in the order of the path.
 const POINTS: [&str; 8] = [
@@ -26,7 +26,7 @@ async fn a_kill_at_any_point_gives_one_job_and_one_answer() {
         let daemon = scene.start_doomed(point).await;
         scene.mention_on_slack(&format!("{point} here"));
         scene.mention_on_discord(&format!("{point} there"));
-        scene.wait_for_death(daemon);
+        wait_for_end(daemon);
         scene.start();
         scene.wait_for_slack(&format!("{point} here")).await;
         scene.wait_for_discord(&format!("{point} there")).await;
@@ -77,13 +77,13 @@ async fn an_answer_goes_on_in_the_same_messages_after_a_kill() {
     scene.slack.say_direct(ANN, "directly");
     let finished = |post: &serde_json::Value| post["text"] == "finished";
     scene.slack.wait_for_post(&direct, finished).await;
-    wait_for_count(&scene, thread, 2).await;
+    wait_for_count(&scene, thread, 2);
     scene.slack.say_in_thread(SLACK_CHANNEL, thread, ANN, &to_slack_bot("once more"));
-    wait_for_count(&scene, thread, 3).await;
+    wait_for_count(&scene, thread, 3);
 }
 
 /// Waits for this number of answers in a thread.
-async fn wait_for_count(scene: &Scene, thread: &str, count: usize) {
+fn wait_for_count(scene: &Scene, thread: &str, count: usize) {
     let posts = |scene: &Scene| {
         let thread = scene.slack.thread(SLACK_CHANNEL, thread);
         thread.iter().filter(|post| post["text"] == "finished").count()

@@ -28,10 +28,9 @@ async fn an_answer_survives_a_restart_and_a_reload() {
     let scene = Scene::started(&fleet()).await;
     scene.mention_on_slack("one");
     scene.mention_on_discord("two");
-    let running = wait_until("a running job", || {
+    wait_until("a running job", || {
         scene.posted_texts().into_iter().find(|text| text.contains("begun")).map(drop)
     });
-    let () = running;
     run(&scene, &["stop", "--keep-agents"]);
     scene.start();
     scene.connected().await;

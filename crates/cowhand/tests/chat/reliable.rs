@@ -1,7 +1,6 @@
 //! What the stories about faults do with a fleet: they let its daemon die, and count posts.
 
 use cowhand_testing::discord::{self, FakeDiscordMessage};
-use cowhand_testing::process::has_ended;
 use cowhand_testing::slack::BOT_USER;
 use cowhand_testing::wait_until;
 use rusqlite::Connection;
@@ -100,11 +99,6 @@ impl Scene {
         let posts = self.posted_texts();
         let count = posts.iter().filter(|post| post.contains(text)).count();
         assert_eq!(count, 1, "{text:?} in {posts:#?}\n{}", self.log());
-    }
-
-    /// Waits until a process has ended.
-    pub(crate) fn wait_for_death(&self, daemon: Pid) {
-        wait_until("the planned death", || has_ended(daemon).then_some(()));
     }
 
     /// Runs a query in the store, and returns the first column.

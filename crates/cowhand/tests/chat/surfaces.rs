@@ -89,7 +89,7 @@ async fn all_surfaces_show_the_bots_and_the_messages() {
         [SLACK_BOT, DISCORD_BOT].iter().all(|name| bot(status, name)["status"] == "connected").then_some(())
     });
     bots_agree(&scene, &server, [1, 1]);
-    messages_agree(&scene, &server).await;
+    messages_agree(&scene, &server);
     refused_message_is_explained(&scene).await;
     scene.discord.revoke_token();
     refused_bot_is_explained(&scene, &server);
@@ -129,7 +129,7 @@ fn bots_agree(scene: &Scene, server: &Server, connected: [u32; 2]) {
 }
 
 /// Ann's message is answered, and each surface shows who wrote it and where.
-async fn messages_agree(scene: &Scene, server: &Server) {
+fn messages_agree(scene: &Scene, server: &Server) {
     scene.write("hold", "");
     let ts = scene.slack.say(SLACK_CHANNEL, ANN, &format!("<@{BOT_USER}> count the sheep"));
     let job = scene.wait_for("the job", &["jobs"], |jobs| {

@@ -77,6 +77,7 @@ mod tests {
 
     #[test]
     fn slack_answers_in_a_thread_and_discord_in_the_channel() {
+        use ChatPlatform::{Discord, Slack};
         let message = |platform, thread: Option<&str>, is_direct| ChatMessage {
             platform,
             id: "C1:17.5".into(),
@@ -100,7 +101,6 @@ mod tests {
             sent_at: Timestamp::UNIX_EPOCH,
             url: String::new(),
         };
-        use ChatPlatform::{Discord, Slack};
         for (platform, thread, is_direct, expected) in [
             (Slack, None, false, Some("17.5")),
             (Slack, None, true, None),
