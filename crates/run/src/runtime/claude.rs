@@ -100,7 +100,11 @@ impl OutputReader for Claude {
             (Some(reported), Some(counted_models)) if reported.per_model.is_empty() => {
                 Some(JobUsage { per_model: counted_models, ..reported })
             }
-            (Some(reported), _) => Some(reported),
+            (Some(mut reported), Some(counted_models)) => {
+                add_missing_input(&mut reported.per_model, &counted_models);
+                Some(reported)
+            }
+            (Some(reported), None) => Some(reported),
             (None, counted_models) => {
                 counted_models.map(|per_model| JobUsage { per_model, ..JobUsage::default() })
             }
@@ -222,6 +226,33 @@ impl Claude {
             let subtype = Some("result".to_owned());
             OutputMessage::System { subtype, content: None, timestamp: None, extra }
         }
+    }
+}
+
+/// Adds the input tokens that were counted and are missing in the result. If Claude is interrupted, its result does not
+/// contain the call that was interrupted. The output tokens of that call are not known. The models of a result can have
+/// other names than those of the messages, so the tokens are compared for all models together.
+fn add_missing_input(reported: &mut BTreeMap<String, ModelUsage>, counted: &BTreeMap<String, ModelUsage>) {
+    let sum = |models: &BTreeMap<String, ModelUsage>| {
+        let mut sum = ModelUsage::default();
+        models.values().for_each(|used| sum.add(used));
+        sum
+    };
+    let (in_result, in_messages) = (sum(reported), sum(counted));
+    let missing = ModelUsage {
+        input_tokens: in_messages.input_tokens.saturating_sub(in_result.input_tokens),
+        cache_creation_input_tokens: in_messages
+            .cache_creation_input_tokens
+            .saturating_sub(in_result.cache_creation_input_tokens),
+        cache_read_input_tokens: in_messages
+            .cache_read_input_tokens
+            .saturating_sub(in_result.cache_read_input_tokens),
+        ..ModelUsage::default()
+    };
+    let same_name = reported.keys().find(|model| counted.contains_key(*model)).cloned();
+    let Some(model) = same_name.or_else(|| reported.keys().next().cloned()) else { return };
+    if let Some(used) = reported.get_mut(&model) {
+        used.add(&missing);
     }
 }
 

@@ -105,6 +105,29 @@ fn usage_is_counted_once_for_each_message() {
 }
 
 #[test]
+fn usage_contains_the_input_of_an_interrupted_call() {
+    let call = |id: &str| {
+        json!({"type": "assistant", "message": {"id": id, "model": "opus", "content": [],
+               "usage": {"input_tokens": 700, "cache_read_input_tokens": 300, "output_tokens": 1}}})
+        .to_string()
+    };
+    for model in ["opus", "opus-4-1"] {
+        let interrupted = json!({"type": "result", "subtype": "error_during_execution", "is_error": true,
+            "total_cost_usd": 0.5, "modelUsage": {model: {
+                "inputTokens": 1_400, "cacheReadInputTokens": 600, "outputTokens": 100, "costUSD": 0.5}}})
+        .to_string();
+        let lines = [call("a"), call("b"), call("c"), interrupted];
+        let usage =
+            finish(&lines.each_ref().map(String::as_str), ExitStatus::Code { code: 1 }, None).usage.unwrap();
+        assert_eq!(
+            serde_json::to_value(usage).unwrap()["per_model"],
+            json!({model: {"input_tokens": 2_100, "output_tokens": 100, "cache_creation_input_tokens": 0,
+                           "cache_read_input_tokens": 900, "cost_usd": 0.5}})
+        );
+    }
+}
+
+#[test]
 fn a_result_without_usage_keeps_the_usage_so_far() {
     let message =
         r#"{"type":"assistant","message":{"id":"a","model":"opus","usage":{"input_tokens":5},"content":[]}}"#;
