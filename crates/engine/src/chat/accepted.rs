@@ -21,6 +21,7 @@ use super::bot::Bot;
 use super::context::ChatContext;
 use super::conversation::answer_place;
 use super::intake::{Addressee, HandleError};
+use super::live_answers::{LiveAnswer, live_answers};
 use super::refusal::Refusal;
 use crate::fleet::{Delivered, FleetError};
 use cowhand_store::{ChatAnswer, ReceivedChatMessage, StoreError, audit};
@@ -129,17 +130,19 @@ impl AcceptedMessage<'_> {
             // A program without sessions gets the earlier messages with the first message only.
             return Ok(conversation.is_begun);
         };
-        let expires = agent.session_of(Some(&chat)).expires;
-        let since = self.context.now().checked_sub(expires).unwrap_or(Timestamp::MIN);
-        if store.has_session(name.clone(), key, since).await? {
+        // The job of an earlier message that has not ended will leave a session. It is looked for first, because it can
+        // end meanwhile.
+        let live = live_answers(store, &name, &conversation.name).await?;
+        let is_earlier = |live: &LiveAnswer| {
+            let origin = &live.answer.origin;
+            origin.message != self.message().id && origin.details.conversation.as_ref() == Some(&chat)
+        };
+        if live.iter().any(is_earlier) {
             return Ok(true);
         }
-        // The job of an earlier message that has not ended will leave a session.
-        let open = store.first_open_chat_answer(name, conversation.name.clone()).await?;
-        Ok(open.is_some_and(|answer| {
-            answer.origin.message != self.message().id
-                && answer.origin.details.conversation.as_ref() == Some(&chat)
-        }))
+        let expires = agent.session_of(Some(&chat)).expires;
+        let since = self.context.now().checked_sub(expires).unwrap_or(Timestamp::MIN);
+        store.has_session(name, key, since).await
     }
 
     fn delivery(&self, details: MessageDetails) -> Message {

@@ -18,6 +18,7 @@ mod conversation;
 mod handling;
 mod intake;
 mod job_output;
+mod live_answers;
 mod missed;
 mod posts;
 mod refusal;

@@ -5,7 +5,6 @@
 
 mod agent_settings;
 mod jobs;
-mod live_answers;
 mod names;
 mod reset;
 mod retry;

@@ -7,9 +7,9 @@ use cowhand_core::roster::Schedule;
 
 use super::super::accepted::{deliver, limit_refusal};
 use super::super::intake::HandleError;
+use super::super::live_answers::{LiveProgress, progress_of};
 use super::super::refusal::Refusal;
 use super::UsedCommand;
-use super::live_answers::{LiveProgress, progress_of};
 use crate::fleet::FleetError;
 use cowhand_store::ChatAnswer;
 

@@ -6,8 +6,8 @@ use cowhand_core::duration;
 use cowhand_core::job::{Job, JobRecord};
 use jiff::Timestamp;
 
+use super::super::live_answers::live_answers;
 use super::UsedCommand;
-use super::live_answers::live_answers;
 use crate::fleet::FleetError;
 use cowhand_store::{ChatAnswer, StoreError, StoredSession};
 

@@ -11,7 +11,7 @@ use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::trigger::FiringKey;
 
 use super::super::context::ChatContext;
-use super::live_answers::{LiveAnswer, LiveProgress, live_answers};
+use super::super::live_answers::{LiveAnswer, LiveProgress, live_answers};
 use super::{UsedCommand, names};
 use crate::fleet::FleetError;
 use cowhand_store::{CancelOutcome, audit};
