@@ -53,6 +53,7 @@ fn job_socket_accepts_only_job_tokens() {
         ("GET".to_owned(), format!("/api/v1/jobs/{one}")),
         ("GET".to_owned(), format!("/api/v1/jobs/{one}/asks/1")),
         ("POST".to_owned(), format!("/api/v1/jobs/{one}/asks")),
+        ("POST".to_owned(), format!("/api/v1/jobs/{one}/files")),
         ("POST".to_owned(), format!("/api/v1/jobs/{one}/followups")),
         ("POST".to_owned(), format!("/api/v1/jobs/{one}/report")),
     ];
