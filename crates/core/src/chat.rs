@@ -29,7 +29,8 @@ pub struct ChatMessage {
     pub author: ChatUser,
     /// Text without the mention of the bot. Links, other mentions and entities are decoded to readable text.
     pub text: String,
-    /// True if the message mentions the bot, or replies to a message of the bot.
+    /// True if the message mentions the bot. On Discord, also if it mentions a role of the bot, or if it is a reply
+    /// that notifies the bot.
     pub mentions_bot: bool,
     /// Id of the message to which this is a reply. On Slack, replies are messages of a thread.
     #[serde(default)]
@@ -40,7 +41,7 @@ pub struct ChatMessage {
     pub url: String,
 }
 
-/// Place of a message: where it was written, and where the answer is posted.
+/// Place on a platform: where a message was written, or where an answer is posted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChatPlace {
     /// Guild on Discord, team on Slack; none for direct messages on Discord.

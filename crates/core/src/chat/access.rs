@@ -38,7 +38,7 @@ written_as! {
     }
 }
 
-/// Decides about a message. `is_own_thread` is true if the message is in a thread in which the agent already answers.
+/// Decides about a message. `is_own_thread` is true if the message is in a thread in which the agent has answered.
 pub fn reception(chat: &PlatformChat, message: &ChatMessage, is_own_thread: bool) -> ChatReception {
     let continues_thread = is_own_thread && message.place.thread.is_some();
     receive(chat, &message.place, &message.author, message.mentions_bot || continues_thread)
@@ -97,7 +97,7 @@ fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) 
     }
 }
 
-/// Checks whether a user may talk to the agent. A bot may only if it is listed in `bots`.
+/// Checks whether a user may talk to the agent. A bot may talk to the agent only if it is listed in `bots`.
 pub fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
     if user.is_self || user.is_bot {
         return !user.is_self && access.bots.contains(&user.id);
@@ -108,8 +108,7 @@ pub fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
         || is_operator(access, user)
 }
 
-/// Checks whether a user may stop jobs of others, use schedule commands and answer asks. A bot never may. If no operator
-/// is listed, nobody may.
+/// Checks whether a user may stop jobs of others, use schedule commands and answer asks. A bot is never an operator.
 pub fn is_operator(access: &ChatAccess, user: &ChatUser) -> bool {
     let is_listed = |id: &String| access.operators.contains(id);
     !user.is_bot && !user.is_self && (is_listed(&user.id) || user.roles.iter().any(is_listed))

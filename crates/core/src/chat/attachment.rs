@@ -34,9 +34,9 @@ const TEXT_TYPES: [&str; 14] = [
     "application/xml",
     "application/sql",
 ];
-/// Media types that say nothing about a file of source code. `video/mp2t` is what some clients state for TypeScript.
+/// Media types that do not show whether a file is text. Some clients state `video/mp2t` for TypeScript.
 const VAGUE_TYPES: [&str; 3] = ["", "application/octet-stream", "video/mp2t"];
-/// Endings of text files whose media type says nothing.
+/// Endings of text files, for files whose media type does not show whether they are text.
 const TEXT_EXTENSIONS: [&str; 20] = [
     "txt", "md", "log", "csv", "json", "jsonl", "yaml", "yml", "toml", "js", "mjs", "cjs", "jsx", "ts",
     "tsx", "sh", "bash", "xml", "rs", "py",
@@ -46,22 +46,22 @@ const TEXT_EXTENSIONS: [&str; 20] = [
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachedFile {
     pub attachment: ChatAttachment,
-    /// The file as the prompt describes it, with its content if it is a text.
+    /// Description of the file for the prompt, with the content if the file is text.
     pub description: String,
     /// Path below the working directory of the job, at which the file is saved before each attempt; none if it is not
     /// saved.
     pub path: Option<String>,
 }
 
-/// The files of a message that the agent gets, and what the sender is told about the others.
+/// The files of a message that the agent gets, and notices for the sender about the other files.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AttachmentChoice<'a> {
     pub chosen: Vec<&'a ChatAttachment>,
     pub notices: Vec<String>,
 }
 
-/// Chooses the files that the agent gets: the first ones, of an allowed type, and not too large. The size is only the
-/// stated one; the real size is checked when the file is downloaded.
+/// Chooses the files that the agent gets: of the first `max_files` files, those that have an allowed type and are not
+/// too large. This checks the size that the platform states. The download checks the real size.
 pub fn choose<'a>(
     rules: &AttachmentRules,
     attachments: &[&'a ChatAttachment],
@@ -84,7 +84,8 @@ pub fn choose<'a>(
     choice
 }
 
-/// Checks whether the content of a file is text: by its media type, or by its ending if the media type says nothing.
+/// Checks whether the content of a file is text: by its media type or, if the media type does not show it, by its
+/// ending.
 pub fn is_text(attachment: &ChatAttachment) -> bool {
     let kind = attachment.media_type.to_ascii_lowercase();
     if VAGUE_TYPES.contains(&kind.as_str()) {
@@ -94,7 +95,7 @@ pub fn is_text(attachment: &ChatAttachment) -> bool {
     kind.starts_with("text/") || TEXT_TYPES.contains(&kind.as_str())
 }
 
-/// Checks whether a file has one of the allowed types. Every text is allowed with `text/*`.
+/// Checks whether a file has one of the allowed types. The type `text/*` allows every text file.
 fn is_allowed(attachment: &ChatAttachment, allowed: &[String]) -> bool {
     let kind = attachment.media_type.to_ascii_lowercase();
     allowed.iter().map(|pattern| pattern.trim().to_ascii_lowercase()).any(|pattern| match &pattern[..] {
@@ -113,8 +114,8 @@ pub fn saved_path(rules: &AttachmentRules, folder: &str, attachment: &ChatAttach
     format!("{}/{folder}/{id}-{}", rules.folder.trim_end_matches('/'), safe_name(&attachment.name))
 }
 
-/// Returns a name for the disk: letters, digits, dots, hyphens and underscores, not at the beginning a dot or hyphen,
-/// with the ending of the original name.
+/// Returns a name for the disk. It contains only letters, digits, dots, hyphens and underscores, begins with a letter
+/// or a digit, and has the ending of the original name.
 pub fn safe_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let extension = extension(name);
@@ -138,7 +139,7 @@ fn extension(name: &str) -> &str {
     if is_short && !stem.is_empty() { extension } else { "" }
 }
 
-/// Replaces all characters that are not plain, and shortens the result.
+/// Replaces all characters except letters, digits, dots, hyphens and underscores, and shortens the result.
 fn plain_name(name: &str, limit: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     name.chars().map(plain).take(limit).collect()
@@ -150,7 +151,8 @@ pub fn describe_saved(attachment: &ChatAttachment, path: &str) -> String {
     format!("{}, {bytes}: the file {path} in your working directory", label(attachment))
 }
 
-/// Describes a text file by its content, of which at most `max_bytes` bytes and [`MAX_TEXT_CHARS`] characters are kept.
+/// Describes a text file with its content. Keeps at most `max_bytes` bytes and [`MAX_TEXT_CHARS`] characters of the
+/// content.
 pub fn describe_text(attachment: &ChatAttachment, content: &str, max_bytes: usize) -> String {
     let content = without_invisible(content);
     let end = content.char_indices().nth(MAX_TEXT_CHARS).map_or(content.len(), |(index, _)| index);

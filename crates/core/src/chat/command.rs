@@ -12,9 +12,10 @@ pub use parse::{CommandMistake, parse_call, parse_message};
 pub enum ChatCommand {
     Help,
     Status,
-    /// Begin a new conversation.
+    /// Begin a new session in this conversation.
     Reset,
-    /// Stop a job, or remove it from the queue; none means the job that answers in this conversation.
+    /// Stop a job, or remove it from the queue. Without a job, stop a job or remove a waiting message of this
+    /// conversation.
     Stop {
         job: Option<JobName>,
     },
@@ -47,7 +48,7 @@ pub enum ChatCommand {
     },
 }
 
-/// A command, and the agent that it names. An agent is named if several agents answer in a channel.
+/// A command, and the agent that it names. People can name an agent if several agents answer in a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandTarget {
     pub agent: Option<AgentName>,
@@ -190,7 +191,7 @@ impl CommandDescription {
         format!("{} {}", self.name, self.arguments).trim_end().to_owned()
     }
 
-    /// Finds a command by its name or by another name of it, in any case.
+    /// Finds a command by its name or one of its aliases. Upper and lower case are the same.
     pub fn find(name: &str) -> Option<&'static Self> {
         let is_named = |known: &&str| known.eq_ignore_ascii_case(name);
         COMMANDS.iter().find(|command| is_named(&command.name) || command.aliases.iter().any(is_named))

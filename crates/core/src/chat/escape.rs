@@ -1,12 +1,13 @@
-//! Texts of others within a message: without mentions, formatting and characters that people do not see.
+//! Formats texts of others for messages: without mentions, and without characters that people do not see.
 
 use super::ChatPlatform;
 use crate::invisible::{is_invisible, without_invisible};
 
-/// Character without width that breaks a mention or a fence apart.
+/// Invisible character that is inserted into a mention or a fence, so that it has no effect.
 const BREAK: char = '\u{200b}';
 
-/// Formats a text of others as a part of one line of a message: it mentions nobody and formats nothing.
+/// Formats a text of others as a part of one line of a message. The result mentions nobody. On Discord it also formats
+/// nothing; on Slack, marks such as `*` and `_` keep their effect.
 pub fn escape(text: &str, platform: ChatPlatform) -> String {
     let line = one_line(&without_invisible(text));
     match platform {
@@ -39,7 +40,7 @@ pub fn code_block(text: &str, language: &str, platform: ChatPlatform) -> String 
     }
 }
 
-/// Formats a text as code within a line. Backticks become apostrophes.
+/// Formats a text as code within a line. Replaces backticks by apostrophes.
 pub fn inline_code(text: &str, platform: ChatPlatform) -> String {
     let line = one_line(&without_invisible(text)).replace('`', "'");
     let line = if line.is_empty() { " ".to_owned() } else { line };
@@ -49,7 +50,7 @@ pub fn inline_code(text: &str, platform: ChatPlatform) -> String {
     }
 }
 
-/// Writes every invisible character as its code, for texts on which a person decides.
+/// Replaces every invisible character by its code, for texts that people read before they decide.
 pub fn with_codes(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
@@ -68,14 +69,14 @@ pub(super) fn entities(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Breaks the mentions of Discord apart.
+/// Makes the mentions of Discord ineffective.
 pub(super) fn without_mentions(text: &str) -> String {
     text.replace("@everyone", &format!("@{BREAK}everyone"))
         .replace("@here", &format!("@{BREAK}here"))
         .replace("<@", &format!("<{BREAK}@"))
 }
 
-/// Breaks runs of three backticks apart.
+/// Separates three backticks in a row, so that they end no code block.
 fn without_fences(text: &str) -> String {
     let (mut out, mut run) = (String::with_capacity(text.len()), 0);
     for character in text.chars() {

@@ -16,26 +16,26 @@ pub struct AnswerOrigin {
     /// Id of the message.
     pub message: String,
     pub author: ChatUser,
-    /// Person who had the message run again; none if this is the first run.
+    /// Person who ran the message again; none for the first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated_by: Option<ChatUser>,
     /// Text of the message, for a retry.
     pub text: String,
-    /// Other parts of the prompt, for a retry or after an edit.
+    /// Other parts of the prompt, for a retry and after an edit.
     pub details: MessageDetails,
     /// Link to the message; empty if there is none.
     pub url: String,
 }
 
 impl AnswerOrigin {
-    /// Returns the person who caused the job: the author, or the person who had the message run again. Limits for each
-    /// user count for this person, and this person may stop the job.
+    /// Returns the person who caused the job: the author, or the person who ran the message again. The job counts for
+    /// the limits of this person, and this person may stop the job.
     pub fn requester(&self) -> &ChatUser {
         self.repeated_by.as_ref().unwrap_or(&self.author)
     }
 }
 
-/// Parts of a chat message that not every sender knows.
+/// Optional parts of a chat message. A program that delivers messages through the library can leave them out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageDetails {
@@ -56,9 +56,9 @@ pub struct AnswerProgress {
     /// Job whose output is posted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// Number of posts of this job's output on this node.
+    /// Number of posts that were made from the output of this job on the current node.
     pub posted: u32,
-    /// Number of posts before them. Posts are numbered over the whole answer.
+    /// Number of posts of the answer before these posts. Posts are numbered over the whole answer.
     pub posted_before: u32,
     /// Time of the first try of the next post, if it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,20 +74,20 @@ impl AnswerProgress {
         self.posted_before + self.posted
     }
 
-    /// Starts the answer with the output of another job, or of the same job on another node.
+    /// Continues the answer with the output of another job, or of the same job on another node.
     pub fn begin_job(&mut self, job: JobId) {
         self.posted_before += self.posted;
         (self.posted, self.job, self.tried_at) = (0, Some(job), None);
     }
 
-    /// Counts a post that is known to be there.
+    /// Counts a post that has been made.
     pub fn count_post(&mut self) {
         self.posted += 1;
         self.tried_at = None;
     }
 }
 
-/// Where an ask is posted, and which of its posts are made. It is stored before and after each post.
+/// Place of the posts of an ask, and which of them have been made. It is stored before and after each post.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PostedAsk {
     pub agent: AgentName,
@@ -95,9 +95,9 @@ pub struct PostedAsk {
     pub place: ChatPlace,
     /// True if somebody may answer the ask in the chat, so that its posts show buttons.
     pub is_answerable: bool,
-    /// Ids of the messages that are known to be there. The last message has the buttons.
+    /// Ids of the messages that have been posted. The last message has the buttons.
     pub messages: Vec<String>,
-    /// True once all messages are there.
+    /// True if all messages have been posted.
     pub is_complete: bool,
     /// Time of the first try of the next post, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub struct PostedAsk {
 }
 
 impl PostedAsk {
-    /// Counts a post that is known to be there.
+    /// Counts a post that has been made.
     pub fn count_post(&mut self, message: String) {
         self.messages.push(message);
         self.tried_at = None;

@@ -38,14 +38,14 @@ pub struct RenderedFile {
 /// Renders the output of one job.
 ///
 /// - **Texts of the agent**: with [`PostedMessages::All`], every text is posted at once. With
-///   [`PostedMessages::Answers`], a text is held back until it is known whether its turn calls a tool, and is dropped if
-///   so. A turn ends with a tool result, with a message that has another id, and with the output. Texts without ids
-///   between two tool results are one turn. Texts of subagents are never posted. A text that would need more than
-///   20 posts is posted as its first 300 characters, with the whole text in a file.
+///   [`PostedMessages::Answers`], a text is held back until it is known whether its turn calls a tool, and is dropped
+///   if so. A turn ends with a tool result, with a message that has another id, with a result or an input of the user,
+///   and with the output. Texts without ids between two tool results are one turn. Texts of subagents are never posted.
+///   A text that would need more than 20 posts is posted as its first 300 characters, with the whole text in a file.
 /// - **Results of tools**, if `tool_results` is set: a result of at most `tool_result_max_length` characters is a part
 ///   of the progress message; without a progress message it is posted. A longer result is posted as its first
 ///   300 characters, with the whole result in a text file. Results of subagents only appear in the progress message.
-/// - **Errors** that the agent reports are posted if `errors` is set. A failed job says so once in any case.
+/// - **Errors** that the agent reports are posted if `errors` is set. The failure of a job is always posted, once.
 /// - A job that succeeds without a text of the agent posts its final output, or else one sentence.
 #[derive(Debug)]
 pub struct OutputRenderer {
@@ -256,7 +256,7 @@ fn short_text(text: &str, limit: usize, platform: ChatPlatform) -> String {
     escape(&shorten(text, limit), platform)
 }
 
-/// Checks whether a system message is about the session, and not about single steps of the agent's program.
+/// Checks whether a system message is about the session, and not about a single step of the agent's program.
 fn is_status(subtype: &str) -> bool {
     let own = [OutputMessage::GAP, OutputMessage::TRUNCATED, OutputMessage::UNREAD];
     matches!(subtype, "init" | "status" | "compact_boundary" | "warning") || own.contains(&subtype)

@@ -5,10 +5,10 @@ use crate::ask::{AskAnswer, AskSubject};
 const ALLOW_WORDS: [&str; 5] = ["allow", "allowed", "approve", "approved", "yes"];
 const DENY_WORDS: [&str; 6] = ["deny", "denied", "reject", "rejected", "refuse", "no"];
 
-/// Returns the answer that a reply gives to an ask; none if the text does not say clearly what is meant.
+/// Returns the answer that a reply gives to an ask; none if the text is empty or is not a clear answer.
 ///
-/// The answer to a question is the whole text. The use of a tool is allowed or denied by a single word, which a colon and
-/// a text for the agent can follow: `deny: use tar instead`.
+/// The answer to a question is the whole text. The answer about the use of a tool is a single word. A colon and a text
+/// for the agent can follow: `deny: use tar instead`.
 pub fn answer_of_reply(asked: &AskSubject, text: &str) -> Option<AskAnswer> {
     let text = text.trim();
     if text.is_empty() {

@@ -16,7 +16,7 @@ pub const fn max_sent_bytes(platform: ChatPlatform) -> u64 {
     }
 }
 
-/// Why a file of an agent is not sent. The message is for the agent.
+/// Reason why a file of an agent is not sent. The message is for the agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendRefused {
     #[error("this job answers no chat message, so there is no chat for the file")]

@@ -25,11 +25,11 @@ pub struct PlatformChat {
     /// Time after which an unused session of a conversation is not continued.
     pub session_expires: SignedDuration,
     pub output: ChatOutput,
-    /// None if attachments are ignored.
+    /// Rules for attachments; none if the agent gets no attachments.
     pub attachments: Option<AttachmentRules>,
-    /// None if voice messages are not transcribed.
+    /// Service for voice messages; none if voice messages are not transcribed.
     pub voice: Option<VoiceService>,
-    /// Skills for `/skill`; none if they are discovered in the agent's directory.
+    /// Skills for the command `skill`; none means the skills in the agent's directory.
     pub skills: Option<Vec<ChatSkill>>,
 }
 
@@ -40,7 +40,7 @@ pub struct BotConfig {
     pub token_env: String,
     /// Environment variable that contains the app's token; only for Slack.
     pub app_token_env: Option<String>,
-    /// Address of the platform's API; none means the platform's own.
+    /// Address of the platform's API; none means the platform's own address.
     pub api_url: Option<String>,
     /// Status that the platform shows for the bot: its kind (`playing`, `watching`, …) and its text.
     pub presence: Option<(ActivityKind, String)>,
@@ -57,7 +57,7 @@ pub enum ActivityKind {
     Custom,
 }
 
-/// Who may talk to the agent, and how much.
+/// People who may talk to the agent, and their limits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatAccess {
     /// True if everybody who can write in a configured channel may talk to the agent.
@@ -66,7 +66,8 @@ pub struct ChatAccess {
     pub users: Vec<String>,
     /// Ids of roles on Discord whose members may talk to the agent.
     pub roles: Vec<String>,
-    /// Ids of users and roles who may also stop jobs, use schedule commands and answer asks.
+    /// Ids of users and roles who may talk to the agent, stop the jobs of others, use schedule commands and answer
+    /// asks.
     pub operators: Vec<String>,
     /// Ids of bots whose messages start jobs.
     pub bots: Vec<String>,
@@ -108,14 +109,14 @@ pub enum AnswerMode {
     Auto,
 }
 
-/// Direct messages that the agent answers.
+/// Rules for direct messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectRules {
     pub enabled: bool,
     pub mode: AnswerMode,
-    /// If not empty, only these users may write to the bot.
+    /// Ids of the only users who may write to the bot. An empty list excludes nobody.
     pub allowlist: Vec<String>,
-    /// These users may not write to the bot, even if they are on the allowlist.
+    /// Ids of users who may not write to the bot, even if they are on the allowlist.
     pub blocklist: Vec<String>,
     pub context_messages: u32,
 }
@@ -125,17 +126,17 @@ pub struct DirectRules {
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of herdctl")]
 pub struct ChatOutput {
     pub tool_results: bool,
-    /// Maximum number of characters of a tool result.
+    /// Maximum length of a tool result that is posted without a file.
     pub tool_result_max_length: usize,
     pub system_status: bool,
     pub errors: bool,
-    /// Post duration, turns, cost and tokens after the answer.
+    /// True if duration, turns, cost and tokens are posted after the answer.
     pub result_summary: bool,
     pub typing_indicator: bool,
     /// Reaction that acknowledges a message; none for no reaction.
     pub acknowledge_emoji: Option<String>,
     pub assistant_messages: PostedMessages,
-    /// Show a message with the progress, which is edited in place.
+    /// True if a message shows the progress. The message is edited in place.
     pub progress_indicator: bool,
     pub detail: OutputDetail,
 }
@@ -165,7 +166,7 @@ pub struct AttachmentRules {
     pub allowed_types: Vec<String>,
     /// Folder in the working directory of the job.
     pub folder: String,
-    /// Remove the files when the job has ended.
+    /// True if the files are removed after each attempt.
     pub removed_after_job: bool,
 }
 

@@ -6,16 +6,16 @@ mod fence;
 
 use fence::{Fence, Line};
 
-/// Number of characters of a part before which a text is not cut, if a later place can be found.
+/// Smallest number of characters of a part. A part is shorter only if the text has no later place for a cut.
 const MIN_PART_CHARS: usize = 100;
 
 /// Splits a text into parts of at most `limit` characters. Characters outside the Basic Multilingual Plane count as
 /// two, because some clients count so; the parts are therefore never too long. A limit below 100 counts as 100.
 ///
-/// A part ends, in this order of preference, after a blank line outside code blocks, a line, a sentence, a comma or
-/// a space. Otherwise it ends between any two characters, but not within an emoji, a link, an entity or inline code.
-/// A code block that is cut is closed, and opened again in the next part. Blank lines at the start of a part and white
-/// space at its end are dropped, and so are parts without text.
+/// A part ends after a blank line outside code blocks, or else after a line, a sentence, a comma or a space, in this
+/// order of preference. Otherwise it ends between any two characters, but not within an emoji, a link, an entity or
+/// inline code. A code block that is cut is closed, and opened again in the next part. Blank lines at the start of a
+/// part, white space at its end, and parts without text are dropped.
 pub fn split(text: &str, limit: usize) -> Vec<String> {
     let parts = pieces(text, limit.max(MIN_PART_CHARS));
     parts.into_iter().map(|piece| piece.to_text()).filter(|part| !is_bare(part)).collect()
@@ -82,7 +82,7 @@ fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// A text with the places at which it must not be cut.
+/// A text with its parts that must not be cut.
 struct Layout<'a> {
     text: &'a str,
     lines: Vec<Line>,
@@ -90,7 +90,7 @@ struct Layout<'a> {
     atoms: Vec<Range<usize>>,
 }
 
-/// How well a place is suited for a cut; less is better.
+/// Rank of a place for a cut. The lowest rank is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CutRank {
     BlankLine,
@@ -99,7 +99,7 @@ enum CutRank {
     Comma,
     Space,
     Anywhere,
-    /// Before [`MIN_PART_CHARS`].
+    /// A place before [`MIN_PART_CHARS`].
     Early,
 }
 
@@ -183,8 +183,8 @@ impl Layout<'_> {
     }
 }
 
-/// Returns the parts of lines that lose their meaning if they are cut: `<…>`, `[…](…)`, `&…;` and inline code. Longer
-/// ones than `max` bytes are left out.
+/// Returns the parts of lines that lose their meaning if they are cut: `<…>`, `[…](…)`, `&…;` and inline code. Parts of
+/// more than `max` bytes are left out.
 fn atoms(text: &str, max: usize) -> Vec<Range<usize>> {
     let mut atoms = Vec::new();
     let mut start = 0;

@@ -24,7 +24,7 @@ pub use command::{
     waits_no_longer,
 };
 
-/// Returns the number of a message in the queue of an agent. The first message has position 1.
+/// States the position of a message in the queue of an agent. The first message has position 1.
 pub fn waiting(agent: &AgentName, position: usize, platform: ChatPlatform) -> String {
     let agent = escape(agent.as_str(), platform);
     let cancel = command("cancel", platform);
@@ -33,38 +33,38 @@ pub fn waiting(agent: &AgentName, position: usize, platform: ChatPlatform) -> St
     )
 }
 
-/// The job of a message that waited has started.
+/// Says that the job of a message that waited has started.
 pub fn started(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} now works on your message.", escape(agent.as_str(), platform))
 }
 
-/// The sender may not talk to the agent.
+/// Says that the sender may not talk to the agent.
 pub fn stranger(agent: &AgentName, platform: ChatPlatform) -> String {
     let agent = escape(agent.as_str(), platform);
     format!("You may not talk to agent {agent}. The owner of the fleet decides who may.")
 }
 
-/// The sender is on the blocklist.
+/// Says that the bot does not answer the sender, who is on the blocklist.
 pub fn blocked() -> String {
     "This bot does not answer your messages.".to_owned()
 }
 
-/// The agent takes no direct messages.
+/// Says that the agent takes no direct messages.
 pub fn no_direct_messages(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} takes no direct messages.", escape(agent.as_str(), platform))
 }
 
-/// The command is only for operators.
+/// Says that the command is only for operators.
 pub fn needs_operator(words: &str, platform: ChatPlatform) -> String {
     format!("Only operators may use {}.", command(words, platform))
 }
 
-/// The sender stopped a job of somebody else.
+/// Says that only operators may stop a job of somebody else.
 pub fn needs_operator_to_stop(job: &JobId) -> String {
     format!("{job} answers somebody else. Only operators may stop it.")
 }
 
-/// The sender has sent too many messages.
+/// Says that the sender has sent too many messages, and when the sender can write again.
 pub fn rate_reached(rate: MessageRate, again_at: Timestamp, now: Timestamp) -> String {
     let MessageRate { messages, period } = rate;
     let messages = if messages == 1 { "1 message".to_owned() } else { format!("{messages} messages") };
@@ -72,7 +72,7 @@ pub fn rate_reached(rate: MessageRate, again_at: Timestamp, now: Timestamp) -> S
     format!("You may send {messages} in {period}. You can write again {}.", at(again_at, now))
 }
 
-/// The jobs of the sender have cost too much today.
+/// Says that the jobs of the sender have cost too much today, and when the sender can write again.
 pub fn budget_used_up(limit_usd: f64, again_at: Timestamp, now: Timestamp) -> String {
     format!(
         "Your budget of ${limit_usd:.2} for one day is used up. You can write again {}.",
@@ -104,12 +104,12 @@ pub fn too_many_attachments(count: usize, max_files: u32) -> String {
     format!("The agent got only {max_files} of your {count} files. A message may have at most {max_files}.")
 }
 
-/// An attachment could not be downloaded or saved.
+/// Says that an attachment could not be downloaded or saved.
 pub fn attachment_failed(attachment: &ChatAttachment, reason: &str, platform: ChatPlatform) -> String {
     format!("The agent did not get {}: {}", name_of(attachment, platform), sentence(reason, platform))
 }
 
-/// The platform did not take a file of the agent.
+/// Says that the platform did not accept a file of the agent.
 pub fn file_not_posted(name: &str, reason: &str, platform: ChatPlatform) -> String {
     format!(
         "The agent sent {}, which could not be posted: {}",
@@ -118,38 +118,38 @@ pub fn file_not_posted(name: &str, reason: &str, platform: ChatPlatform) -> Stri
     )
 }
 
-/// The agent takes no attachments.
+/// Says that the agent takes no attachments.
 pub fn attachments_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} takes no files. Only your text was passed on.", escape(agent.as_str(), platform))
 }
 
-/// The agent takes no voice messages.
+/// Says that the agent takes no voice messages.
 pub fn voice_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} takes no voice messages. Please write your message.", escape(agent.as_str(), platform))
 }
 
-/// A voice message could not be transcribed.
+/// Says that a voice message could not be transcribed.
 pub fn voice_failed(reason: &str, platform: ChatPlatform) -> String {
     format!("Your voice message could not be transcribed: {}", sentence(reason, platform))
 }
 
-/// The text of a voice message.
+/// Returns the post with the text of a voice message.
 pub fn transcript(text: &str, platform: ChatPlatform) -> String {
     format!("Transcript: {}", escape(text, platform))
 }
 
-/// A message left the queue. `by` is the person who cancelled it, if that was not the sender.
+/// Says that a message was removed from the queue. `by` is the person who cancelled it; none for the sender.
 pub fn cancelled(by: Option<&str>, platform: ChatPlatform) -> String {
     let by = by.map(|by| format!(" by {}", escape(by, platform))).unwrap_or_default();
     format!("Your message was removed from the queue{by}.")
 }
 
-/// A queued message was deleted on the platform.
+/// Says that a queued message was deleted on the platform.
 pub fn deleted() -> String {
     "The message was deleted before the agent read it, so no job runs.".to_owned()
 }
 
-/// A job is being stopped.
+/// Says that a job is being stopped.
 pub fn stopping(job: &JobId) -> String {
     format!("{job} is being stopped.")
 }
@@ -162,7 +162,7 @@ pub fn nothing_to_retry() -> String {
     "There is no earlier message in this conversation that could run again.".to_owned()
 }
 
-/// A command that needs an idle conversation was sent while a job runs.
+/// Says that the command has to wait, because a job still runs in the conversation.
 pub fn busy(job: &JobId, platform: ChatPlatform) -> String {
     format!("{job} still runs in this conversation. {} stops it.", command("stop", platform))
 }
@@ -184,7 +184,7 @@ pub fn no_such_skill(name: &str, platform: ChatPlatform) -> String {
     )
 }
 
-/// Several agents answer here, and the command names none of them.
+/// Says that several agents answer here, and that the command has to name one of them.
 pub fn which_agent(agents: &[AgentName], platform: ChatPlatform) -> String {
     let names: Vec<String> = agents.iter().map(|agent| inline_code(&format!("@{agent}"), platform)).collect();
     format!("Several agents answer here. Put one of these before the arguments: {}", names.join(", "))
@@ -194,13 +194,13 @@ pub fn no_such_agent(name: &str, platform: ChatPlatform) -> String {
     format!("No agent {} answers here.", inline_code(name, platform))
 }
 
-/// The conversation was reset.
+/// Says that the conversation was reset.
 pub fn conversation_reset(agent: &AgentName, platform: ChatPlatform) -> String {
     let agent = escape(agent.as_str(), platform);
     format!("The conversation was reset. Agent {agent} does not remember the earlier messages.")
 }
 
-/// The message started no job, because the schedule of the chat is disabled.
+/// Says that the message started no job, because the schedule of the chat is disabled.
 pub fn schedule_disabled(agent: &AgentName, schedule: &str, platform: ChatPlatform) -> String {
     let name = format!("{agent}/{schedule}");
     let why = command(&format!("why {name}"), platform);
@@ -210,7 +210,7 @@ pub fn schedule_disabled(agent: &AgentName, schedule: &str, platform: ChatPlatfo
     )
 }
 
-/// The message started no job, because the schedule of the chat is paused.
+/// Says that the message started no job, because the schedule of the chat is paused.
 pub fn schedule_paused(agent: &AgentName, schedule: &str, reason: &str, platform: ChatPlatform) -> String {
     let name = format!("{agent}/{schedule}");
     let (code, reason) = (inline_code(&name, platform), sentence(reason, platform));
@@ -218,12 +218,12 @@ pub fn schedule_paused(agent: &AgentName, schedule: &str, reason: &str, platform
     format!("Schedule {code} is paused, so your message started no job: {reason} {why} shows more.")
 }
 
-/// The message started no job for another reason.
+/// Says why the message started no job.
 pub fn not_run(reason: &str, platform: ChatPlatform) -> String {
     format!("Your message started no job: {}", sentence(reason, platform))
 }
 
-/// The bot cannot connect, because its token is not set.
+/// Says that the bot cannot connect, because its token is not set.
 pub fn no_token(agent: &AgentName, variable: &str, platform: ChatPlatform) -> String {
     format!("Agent {agent} is not on {platform}: the environment variable {variable} is not set.")
 }

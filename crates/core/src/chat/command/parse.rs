@@ -7,10 +7,10 @@ use crate::chat::split::shorten;
 use crate::id::{AgentName, JobName};
 use crate::suggest::closest;
 
-/// Maximum length of a word that a mistake repeats.
+/// Maximum length of a mistaken word in a message.
 const MAX_WORD_CHARS: usize = 80;
 
-/// What is wrong with a command.
+/// Mistake in a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandMistake {
     UnknownCommand { word: String },
@@ -58,8 +58,8 @@ impl CommandMistake {
     }
 }
 
-/// Reads a message that begins with `!` and the name of a command, in any case. Returns none for every other message:
-/// it is a message to the agent, also if its first word looks like a command.
+/// Reads a message that begins with `!` and the name of a command, in upper or lower case. Returns none for every other
+/// message. Such a message is for the agent, even if its first word looks like a command.
 pub fn parse_message(text: &str) -> Option<Result<CommandTarget, CommandMistake>> {
     let rest = text.trim_start().strip_prefix('!')?;
     let (word, argument) = first_word(rest);
@@ -163,7 +163,7 @@ fn take_agent(argument: &str) -> Result<(Option<AgentName>, &str), CommandMistak
     Ok((Some(agent), rest))
 }
 
-/// Splits a text at its first white space. Both parts have no white space around them.
+/// Splits a text at its first white space. Removes the white space around both parts.
 fn first_word(text: &str) -> (&str, &str) {
     let text = text.trim();
     text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim_start()))

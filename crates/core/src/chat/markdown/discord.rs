@@ -1,4 +1,4 @@
-//! Discord shows most of Markdown. The rest is replaced in the text; everything else stays as the author wrote it.
+//! Converts Markdown for Discord. Discord shows most of Markdown; only what it does not show is replaced.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -27,7 +27,7 @@ struct Edits<'a> {
     table: Option<TableText>,
     /// Language and text of the code block that is read.
     code: Option<(String, String)>,
-    /// Links and images that are open: their plain texts, and their addresses if they are to be replaced.
+    /// Links and images that are open: their plain texts, and their addresses if they have to be replaced.
     links: Vec<(String, Option<String>)>,
 }
 
@@ -64,7 +64,8 @@ impl Edits<'_> {
                 if let Some((_, code)) = &mut self.code {
                     code.push_str(&text);
                 }
-                // Within a replaced link, nothing else is replaced.
+                // A link or image that is replaced has a plain text. Two levels are enough, because a replacement
+                // inside a replaced part is left out.
                 for (plain, _) in self.links.iter_mut().take(2) {
                     plain.push_str(&without_invisible(&text));
                 }
@@ -73,7 +74,8 @@ impl Edits<'_> {
         }
     }
 
-    /// Discord has three levels of headings, and no headings that are underlined.
+    /// Replaces a heading that Discord does not show: a heading below level 3, or a heading that is marked by a line
+    /// below it.
     fn heading(&mut self, level: HeadingLevel, range: Range<usize>) {
         let source = self.markdown[range.clone()].trim_end();
         let marks = source.len() - source.trim_start_matches('#').len();
@@ -89,7 +91,8 @@ impl Edits<'_> {
         }
     }
 
-    /// Discord knows only fences of three backticks, which the first three backticks end.
+    /// Replaces a code block that Discord would show incorrectly. Discord knows only fences of three backticks, and the
+    /// next three backticks end the block.
     fn code_block(&mut self, range: Range<usize>) {
         let Some((language, code)) = self.code.take() else { return };
         let source = self.markdown[range.clone()].trim_end();
@@ -130,7 +133,7 @@ impl Edits<'_> {
         self.replaced.sort_by_key(|(range, _)| (range.start, Reverse(range.end)));
         let (mut out, mut at) = (String::with_capacity(self.markdown.len()), 0);
         for (range, text) in self.replaced {
-            // A part of something that is replaced already.
+            // This part is inside a part that is already replaced.
             if range.start < at {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Slack has a notation of its own, mrkdwn.
+//! Converts Markdown to mrkdwn, the notation of Slack.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::chat::ChatPlatform::Slack;
 use crate::chat::escape::{code_block, entities, inline_code};
 use crate::invisible::{is_invisible, without_invisible};
 
-/// Number of nested lists above which lists are not indented further.
+/// Maximum number of nested lists that are indented.
 const MAX_INDENTED_LISTS: usize = 10;
 
 pub(super) fn convert(markdown: &str) -> String {
@@ -166,7 +166,8 @@ impl Mrkdwn {
         }
     }
 
-    /// Marks do not reach over a line end.
+    /// Breaks the line. Closes the open marks before the line end and opens them again after it, because a mark of
+    /// Slack works only within a line.
     fn line_break(&mut self) {
         let mut open: Vec<char> = Vec::new();
         for mark in &self.marks {
@@ -197,7 +198,7 @@ impl Mrkdwn {
         self.out += text;
     }
 
-    /// Writes a block that stands on lines of its own, and is not indented.
+    /// Writes a block on lines of its own, without indentation.
     fn block(&mut self, text: &str) {
         self.line_ends = self.line_ends.max(usize::from(!self.out.is_empty()));
         let quotes = std::mem::take(&mut self.quotes);
@@ -207,7 +208,7 @@ impl Mrkdwn {
         self.line_ends = 2;
     }
 
-    /// Writes the line ends that are due, and the start of the next line.
+    /// Writes the pending line ends, and the start of the next line.
     fn separate(&mut self, indent: &str) {
         let quote = if self.quotes > 0 { "> " } else { "" };
         let blank = if self.quotes > 0 && self.was_quoted { ">" } else { "" };
@@ -228,7 +229,7 @@ impl Mrkdwn {
     }
 }
 
-/// Returns an address as Slack reads it; none if Slack makes no link of it.
+/// Returns an address in the notation of Slack; none if Slack does not show the address as a link.
 fn address(url: &str) -> Option<String> {
     let (scheme, _) = url.split_once(':')?;
     let is_known = ["http", "https", "mailto"].iter().any(|known| scheme.eq_ignore_ascii_case(known));

@@ -1,4 +1,4 @@
-//! Tables as text in columns.
+//! Formats tables as text in columns.
 
 use std::fmt::Write;
 

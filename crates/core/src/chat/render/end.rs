@@ -33,7 +33,7 @@ pub enum AnswerOutcome {
         reason: String,
     },
     Cancelled {
-        /// Name of the person; none if nobody in particular cancelled the job.
+        /// Name of the person; none if no person is named.
         by: Option<String>,
     },
 }

@@ -203,7 +203,7 @@ impl ShownCall {
     }
 }
 
-/// Returns the most informative field of a tool's input, or else the whole input, as one short line.
+/// Returns the field of a tool's input that tells most about the call, or else the whole input, as one short line.
 fn short_input(input: &Value) -> String {
     const PREFERRED_KEYS: [&str; 8] =
         ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt"];

@@ -9,7 +9,7 @@ use crate::chat::escape::code_block;
 use crate::chat::markdown::post_limit;
 use crate::chat::split::{length, shorten};
 
-/// Number of characters of a long result in its post.
+/// Number of characters of a long text that its post shows.
 const PREVIEW_CHARS: usize = 300;
 const HEADING_INPUT_CHARS: usize = 200;
 

@@ -1,4 +1,4 @@
-//! Fences of code blocks, line by line.
+//! Finds the fences of code blocks, line by line.
 
 use std::ops::Range;
 

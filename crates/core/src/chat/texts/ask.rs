@@ -1,4 +1,4 @@
-//! Asks of agents, as people read them before they decide.
+//! The posts of an ask, and the sentences about its answer.
 
 use crate::actor::Actor;
 use crate::ask::{Answered, Ask, AskState, AskSubject};
@@ -12,8 +12,8 @@ use jiff::Timestamp;
 
 use super::tool_input::InputPart;
 
-/// Room for the text at the end of the last post. Because it does not depend on the text, the other posts of an ask stay
-/// the same when the ask is answered.
+/// Number of characters that are kept free for the text at the end of the last post. The number does not depend on this
+/// text, so the other posts of an ask stay the same when the ask is answered.
 const FOOTER_ROOM: usize = 600;
 /// Maximum length of the text that an answer contains.
 const MAX_ANSWER_CHARS: usize = 250;
@@ -21,9 +21,9 @@ const MAX_NAME_CHARS: usize = 80;
 /// Number of posts above which an ask is posted as its beginning, with the whole ask in a file.
 const MAX_ASK_POSTS: usize = 10;
 
-/// Returns the messages of an ask. They contain the whole input of the tool, in which invisible characters are written
-/// as codes, so that a person sees everything that is to be allowed. The last message says how the ask is answered or,
-/// if it is closed, who answered it; the other messages do not change. The buttons belong to the last message.
+/// Returns the messages of an ask. They contain the whole input of the tool, so that a person sees everything before
+/// allowing it. Invisible characters in it are written as codes. The last message says how the ask is answered or, if
+/// it is closed, who answered it; the other messages do not change. The buttons belong to the last message.
 ///
 /// `is_answerable` is true if somebody may answer the ask in the chat.
 pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<RenderedPost> {
@@ -87,7 +87,7 @@ fn advice(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> String {
     format!("{how} Without an answer, {} is denied after {time}.", ask.id)
 }
 
-/// Returns what became of an ask; none while it is open.
+/// Returns a sentence about the end of an ask; none while the ask is open.
 pub fn ask_closed(ask: &Ask, platform: ChatPlatform) -> Option<String> {
     let id = &ask.id;
     let said = |verb: &str, answered: &Answered| {
@@ -112,49 +112,49 @@ pub fn ask_closed(ask: &Ask, platform: ChatPlatform) -> Option<String> {
     }
 }
 
-/// A button was pressed on a question, which needs a text.
+/// Says that a question needs a text as its answer, and not the press of a button.
 pub fn ask_needs_reply() -> String {
     "This ask is a question. Reply to the message with your answer.".to_owned()
 }
 
-/// The button belongs to no ask of this conversation.
+/// Says that the button belongs to no ask of this conversation.
 pub fn ask_unknown() -> String {
     "This button belongs to no ask in this conversation, so nothing was changed.".to_owned()
 }
 
-/// The presser or the author may not answer asks.
+/// Says that the presser or the author may not answer the ask.
 pub fn ask_needs_operator(ask: &Ask, platform: ChatPlatform) -> String {
     let agent = escape(ask.agent.as_str(), platform);
     format!("Only operators of agent {agent} may answer {}. Nothing was changed.", ask.id)
 }
 
-/// The answer could not be stored.
+/// Says that the answer could not be stored.
 pub fn ask_not_answered(reason: &str, platform: ChatPlatform) -> String {
     format!("Your answer was not stored: {} Try again.", super::sentence(reason, platform))
 }
 
-/// Somebody else answered before the presser or author did.
+/// Says that the ask was closed before the presser or the author answered.
 pub fn ask_closed_before(ask: &Ask, platform: ChatPlatform) -> String {
     let closed = ask_closed(ask, platform).unwrap_or_default();
     format!("Your answer came too late. {closed}")
 }
 
-/// Why a message is not taken as the answer to an open ask.
+/// Reason why a message is not the answer to an open ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoAnswerReason {
     /// The author may not answer.
     NotOperator,
-    /// The text is neither clearly yes nor clearly no.
+    /// The text neither allows nor denies the use of the tool.
     Unclear,
     /// Several asks are open in the conversation.
     Several,
-    /// The message is in a channel in which people talk about other things, and is no reply to the ask.
+    /// The message is in a channel, where people also talk about other things, and is no reply to the ask.
     NoReply,
-    /// An answer cannot contain files.
+    /// The message has files, which an answer cannot contain.
     HasFiles,
 }
 
-/// A message in a conversation with an open ask becomes a job, because it does not answer the ask.
+/// Says why a message in a conversation with an open ask becomes a job instead of an answer to the ask.
 pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> String {
     let id = &ask.id;
     let why = match reason {
@@ -174,7 +174,7 @@ pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> S
     format!("Your message answers no ask, so it is a new message for the agent: {why}.")
 }
 
-/// Returns the name of somebody who answered, without addresses of the network.
+/// Returns the name of the actor who answered, without IP addresses.
 fn name_of(actor: &Actor, platform: ChatPlatform) -> String {
     let name = match actor {
         Actor::Token { name, browser: false, .. } => format!("token {name}"),

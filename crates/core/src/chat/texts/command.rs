@@ -10,61 +10,61 @@ use super::{command, sentence};
 /// Maximum length of the input of a skill that is repeated in the channel.
 const MAX_INPUT_CHARS: usize = 500;
 
-/// The rules of no agent accept messages in this place.
+/// Says that the rules of no agent accept messages in this place.
 pub fn no_agent_here() -> String {
     "No agent of this bot answers here.".to_owned()
 }
 
-/// The answer to `ping`.
+/// Returns the answer to `ping`.
 pub fn pong() -> String {
     "The connection works.".to_owned()
 }
 
-/// A job that had not started was cancelled.
+/// Says that a job was cancelled before it started.
 pub fn removed_from_queue(job: &JobId) -> String {
     format!("{job} was removed from the queue.")
 }
 
-/// The job to stop has ended before.
+/// Says that the job to stop has already ended.
 pub fn has_ended(job: &JobId, status: &str) -> String {
     format!("{job} has already ended: {status}.")
 }
 
-/// The message to cancel waits no longer, and has no job.
+/// Says that the message to cancel does not wait any more. Such a message has no job.
 pub fn waits_no_longer() -> String {
     "The message does not wait any more.".to_owned()
 }
 
-/// Somebody else sent the message that waits.
+/// Says that only operators may remove the waiting message of somebody else.
 pub fn needs_operator_to_remove() -> String {
     "The message that waits here is from somebody else. Only operators may remove it from the queue."
         .to_owned()
 }
 
-/// The last message runs again.
+/// Says that the last message runs again.
 pub fn runs_again(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} gets the last message again.", escape(agent.as_str(), platform))
 }
 
-/// The last message of the conversation has not been answered yet, and has no job.
+/// Says that the last message of the conversation still waits.
 pub fn still_waits(platform: ChatPlatform) -> String {
     let stop = command("stop", platform);
     format!("The last message of this conversation still waits. {stop} removes it from the queue.")
 }
 
-/// The schedule that took the message is not in the config any more.
+/// Says that the schedule that took the message is not in the config any more.
 pub fn schedule_removed() -> String {
     "The schedule that took the last message is not in the config any more. Write the message again."
         .to_owned()
 }
 
-/// Several job ids end with these characters.
+/// Says that several job ids end with these characters.
 pub fn several_jobs(name: &str, jobs: &[JobId], platform: ChatPlatform) -> String {
     let ids: Vec<String> = jobs.iter().map(|job| inline_code(job.as_str(), platform)).collect();
     format!("Several jobs end with {}: {}. Use a full id.", inline_code(name, platform), ids.join(", "))
 }
 
-/// A person has used a skill with a slash command, which nobody else sees.
+/// Says who uses which skill. It is posted for a slash command, which only its sender sees.
 pub fn skill_used(name: &str, skill: &str, input: Option<&str>, platform: ChatPlatform) -> String {
     let (name, skill) = (escape(name, platform), inline_code(skill, platform));
     match input {
@@ -75,7 +75,7 @@ pub fn skill_used(name: &str, skill: &str, input: Option<&str>, platform: ChatPl
     }
 }
 
-/// The agent gets the request to use a skill.
+/// Says that the agent gets the request to use a skill.
 pub fn skill_passed_on(agent: &AgentName, skill: &str, platform: ChatPlatform) -> String {
     let agent = escape(agent.as_str(), platform);
     format!("Agent {agent} gets the request to use the skill {}.", inline_code(skill, platform))
@@ -85,12 +85,12 @@ pub fn no_skills(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} has no skills.", escape(agent.as_str(), platform))
 }
 
-/// The platform did not accept the message with which a skill is used.
+/// Says that the platform did not accept the message with which a skill is used.
 pub fn not_posted() -> String {
     "The message could not be posted in this channel, so nothing was done.".to_owned()
 }
 
-/// The name belongs to nothing that `why` explains.
+/// Says that there is no job, schedule or agent with this name.
 pub fn unknown_name(name: &str, platform: ChatPlatform) -> String {
     let (jobs, schedules) = (command("jobs", platform), command("schedules", platform));
     let name = inline_code(&shorten(name, MAX_INPUT_CHARS), platform);
@@ -99,7 +99,7 @@ pub fn unknown_name(name: &str, platform: ChatPlatform) -> String {
     )
 }
 
-/// A schedule was fired. Without a job, the firing is still being prepared.
+/// Says that a schedule was fired. Without a job, the firing is still being prepared.
 pub fn schedule_fired(name: &str, job: Option<&JobId>, platform: ChatPlatform) -> String {
     let code = inline_code(name, platform);
     match job {
@@ -132,17 +132,17 @@ pub fn schedule_disabled_by(name: &str, is_changed: bool, platform: ChatPlatform
     }
 }
 
-/// The command could not be done because of an error.
+/// Says that the command failed because of an error.
 pub fn not_done(reason: &str, platform: ChatPlatform) -> String {
     format!("That did not work: {}", sentence(reason, platform))
 }
 
-/// The value of a button was not made by cowhand.
+/// Says that the button has no effect, because its value is not one of cowhand's.
 pub fn unknown_button() -> String {
     "This button has no effect.".to_owned()
 }
 
-/// The button belongs to a job that does not answer in this conversation.
+/// Says that the button belongs to a job that does not answer in this conversation.
 pub fn button_of_other_conversation() -> String {
     "This button belongs to another conversation, so it has no effect here.".to_owned()
 }

@@ -1,4 +1,4 @@
-//! The input of a tool as people read it: a command, the changes of a file, and everything else as JSON.
+//! Formats the input of a tool for people: a command, the changes of a file, and everything else as JSON.
 
 use serde_json::{Map, Value};
 
@@ -56,7 +56,8 @@ impl InputPart {
     }
 }
 
-/// Takes the changes of a tool that makes several. If one of them has another form, all stay in the input.
+/// Takes the changes out of the input of a tool that makes several changes. If one of them has another form, all stay
+/// in the input.
 fn edits(fields: &mut Map<String, Value>) -> Vec<(String, String)> {
     let read = |edit: &Value| {
         let is_plain = edit.as_object().is_some_and(|edit| edit.len() == 2);
