@@ -15,9 +15,10 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// Connects, and passes on each event in the order in which it arrived. Connects again after each loss of the
     /// connection, with a growing wait. Returns only if the platform refuses the bot, or if the receiver is dropped.
     ///
-    /// An event is confirmed to the platform only after its reply has arrived. If the sender of the reply is dropped,
-    /// the event is not confirmed. The next event is passed on without waiting for the reply to a command, a request for
-    /// suggestions or a button, but only after the reply to a message, an edit or a deletion.
+    /// An event is confirmed to the platform after its reply has arrived. If the sender of the reply is dropped, the
+    /// event is not confirmed. A command or a button is also confirmed if its reply is still missing shortly before the
+    /// time limit of the platform. The next event is passed on without waiting for the reply to a command, a request
+    /// for suggestions or a button, but only after the reply to a message, an edit or a deletion.
     async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd;
 
     /// Returns the state of the connection.
@@ -27,7 +28,8 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// if the platform does not detect the repetition itself.
     async fn post(&self, post: &Post) -> Result<Posted, ChatError>;
 
-    /// Replaces text and buttons of a message of the bot. `message` is the id of the message, as in [`Posted::id`].
+    /// Replaces the text and the buttons of a message of the bot. `message` is the id of the message, as in
+    /// [`Posted::id`].
     async fn edit(
         &self,
         place: &ChatPlace,
@@ -49,8 +51,8 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// Shows for some seconds that the bot types, if the platform can show this.
     async fn show_typing(&self, place: &ChatPlace) -> Result<(), ChatError>;
 
-    /// Returns at most `limit` messages of the place that were sent after `after` and before `before`, the newest
-    /// messages if there are more. The oldest message comes first.
+    /// Returns at most `limit` messages of the place that were sent after `after` and before `before`. If there are
+    /// more, it returns the newest ones. The oldest message comes first.
     async fn history(
         &self,
         place: &ChatPlace,
@@ -59,9 +61,9 @@ pub trait Connector: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> Result<Vec<ChatMessage>, ChatError>;
 
-    /// Returns at most `limit` messages of a channel that were sent after `after`, in the channel itself or in one of its
-    /// threads: in `threads`, and in others that the platform names. If there are more, messages are left out; those of
-    /// a thread are the newest. The oldest message comes first.
+    /// Returns at most `limit` messages that were sent after `after` in a channel and in its threads. The threads are
+    /// those in `threads`, and others that the platform names. If there are more messages, old messages and the
+    /// messages of some threads are left out. The oldest message comes first.
     async fn missed(
         &self,
         channel: &ChatPlace,
@@ -74,8 +76,8 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// stated.
     async fn download(&self, attachment: &ChatAttachment, limit: u64) -> Result<Vec<u8>, ChatError>;
 
-    /// Returns the address at which an attachment of a message can be downloaded now, if the platform gives another one
-    /// than before: the addresses of some platforms expire. `message` is the id of the message.
+    /// Returns the current address of an attachment of a message, if it differs from the known address. The addresses
+    /// of some platforms expire. `message` is the id of the message.
     async fn current_url(
         &self,
         _place: &ChatPlace,
@@ -85,7 +87,7 @@ pub trait Connector: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Checks the tokens, permissions and intents, and returns what is missing.
+    /// Checks the tokens, scopes, permissions and intents, and returns what is missing.
     async fn check(&self) -> Result<Vec<SetupProblem>, ChatError>;
 }
 
@@ -101,14 +103,14 @@ pub struct ReceivedEvent {
 pub enum EventReply {
     /// The event is stored.
     Stored,
-    /// Text that only the sender of the command or the presser of the button sees. If it is not there in time, the
+    /// Text that only the sender of the command or the presser of the button sees. If the text comes late, the
     /// connector first tells the platform that it follows.
     Text(String),
-    /// Values that a person may choose, as answer to a [`ChatEvent::Suggest`].
+    /// Values that a person may choose, as the answer to a [`ChatEvent::Suggest`].
     Suggestions(Vec<String>),
 }
 
-/// Why a connection ended for good.
+/// Reason why a connection ended and is not opened again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionEnd {
     /// The receiver of the events was dropped.
@@ -119,7 +121,8 @@ pub enum ConnectionEnd {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Not connected: never yet, or the reason why the last connection ended or could not be made.
+    /// Not connected. `problem` is the reason why the last connection ended or could not be made; none before the first
+    /// try.
     Connecting {
         problem: Option<String>,
     },
@@ -135,7 +138,7 @@ pub struct Post {
     pub place: ChatPlace,
     /// Key that identifies the message among the messages of the bot; at most 25 characters.
     pub key: String,
-    /// Time before which no message with this key was posted.
+    /// Time of the first try. No message with this key was posted before.
     pub first_tried_at: Timestamp,
     /// Message to which this is a reply, as in [`ChatMessage::id`].
     pub reply_to: Option<String>,
@@ -156,7 +159,7 @@ pub struct Posted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Button {
     pub label: String,
-    /// Value of the press, at most 100 characters.
+    /// Value that a press returns, at most 100 characters.
     pub value: String,
     pub style: ButtonStyle,
 }
@@ -177,9 +180,9 @@ pub struct OutgoingFile {
 /// A setting of the app or bot that is missing on the platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetupProblem {
-    /// What is missing, and what does not work without it.
+    /// Sentence that names what is missing, and what does not work without it.
     pub problem: String,
-    /// What the owner of the bot has to do.
+    /// Action that corrects the problem, for the owner of the bot.
     pub advice: String,
     /// True if the bot cannot receive or answer any message.
     pub is_fatal: bool,

@@ -44,7 +44,7 @@ pub const API_URL_VARIABLE: &str = "COWHAND_DISCORD_API";
 const DISCORD_URL: &str = "https://discord.com";
 /// Hosts of attachments.
 const FILE_HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
-/// Number of events that wait for the receiver before the gateway is no longer read.
+/// Maximum number of events that wait for the receiver. While it is reached, the gateway is not read.
 const MOST_WAITING_EVENTS: usize = 10_000;
 /// Error codes of a reaction that cannot be removed because the message or the emoji is not there.
 const UNKNOWN_MESSAGE: u64 = 10008;
@@ -94,7 +94,8 @@ pub struct DiscordConnector {
 }
 
 impl DiscordConnector {
-    /// Returns an error if no request can contain the token. Makes no request.
+    /// Creates the connector, without a request to the platform. Returns an error if the token cannot be a part of a
+    /// request.
     pub fn new(settings: DiscordSettings) -> Result<Self, ChatError> {
         let from_environment = || std::env::var(API_URL_VARIABLE).ok().filter(|url| !url.is_empty());
         let api_url = settings.api_url.clone().or_else(from_environment);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a request to a platform did not succeed. The texts contain no token.
+/// Reason why a request to a platform did not succeed. The texts contain no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChatError {
     /// The platform does not accept the token. No request of this bot will succeed.

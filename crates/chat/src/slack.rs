@@ -1,6 +1,6 @@
 //! Slack: Web API and Socket Mode.
 //!
-//! Decision 0039 describes which event is acknowledged when, and how a post is found again.
+//! Decision 0039 describes when each event is acknowledged, and how an earlier post is found.
 
 mod api;
 mod connection;
@@ -136,7 +136,7 @@ impl Connector for SlackConnector {
         self.set_reaction(message, emoji, is_added).await
     }
 
-    /// Slack shows this only for assistant apps.
+    /// Does nothing, because Slack shows this only for assistant apps.
     async fn show_typing(&self, _: &ChatPlace) -> Result<(), ChatError> {
         Ok(())
     }

@@ -42,7 +42,7 @@ struct OwnGuild {
     permissions: String,
 }
 
-/// Returns what is missing. Settings of single channels are not checked.
+/// Returns what is missing. Does not check the settings of single channels.
 pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestError> {
     parsed::<DiscordId>(rest.get("/users/@me").await?)?;
     let application: Application = parsed(rest.get("/applications/@me").await?)?;

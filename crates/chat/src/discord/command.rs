@@ -37,8 +37,8 @@ pub struct SlashOption {
     pub has_suggestions: bool,
 }
 
-/// Registers the commands, and tries again until it succeeds or the platform refuses the commands. The bot works without
-/// slash commands, so a failure is only logged.
+/// Registers the commands. Tries again until it succeeds or the platform refuses the token. The bot works without slash
+/// commands, so a failure is only logged.
 pub(super) async fn register_commands(
     rest: &DiscordRest,
     application: &str,

@@ -1,4 +1,4 @@
-//! Passes the events of the gateway on in their order.
+//! Passes on the events of the gateway in their order.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,7 +22,7 @@ use crate::{EventReply, ReceivedEvent};
 
 /// Number of messages whose content is remembered, in order to recognise edits.
 const REMEMBERED_MESSAGES: usize = 5000;
-/// Longest time for which the first event waits for the data of the guilds.
+/// Longest time for which [`ChatEvent::Connected`] waits for the data of the guilds.
 const GUILD_WAIT: Duration = Duration::from_secs(5);
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -37,8 +37,8 @@ pub(super) struct EventDelivery {
     unannounced: Option<Unannounced>,
 }
 
-/// New session whose guilds have not all arrived. [`ChatEvent::Connected`] comes after them, because the receiver then
-/// reads the history, which needs the names and roles.
+/// New session of which not all guilds have arrived. [`ChatEvent::Connected`] comes after them: its receiver reads the
+/// history, for which the names and roles are needed.
 #[derive(Debug)]
 struct Unannounced {
     guilds: HashSet<String>,
@@ -67,7 +67,7 @@ impl EventDelivery {
         Self { rest, directory, events, bot, remembered, unannounced: None }
     }
 
-    /// Passes events on until the receiver is dropped.
+    /// Passes on events until the receiver is dropped.
     pub(super) async fn run(mut self, mut items: mpsc::Receiver<GatewayItem>) -> ReceiverDropped {
         loop {
             let until = self.unannounced.as_ref().map(|unannounced| unannounced.until);
@@ -171,8 +171,8 @@ impl EventDelivery {
         chat_message(message, place, &self.directory, &self.bot.id, roles)
     }
 
-    /// Returns the place of a message. Without it the message would be treated as one of another channel, so the
-    /// connector asks until the platform answers.
+    /// Returns the place of a message. Repeats the request until the platform answers, because with a wrong place the
+    /// message would count as a message of another channel.
     async fn place(&self, message: &DiscordMessage) -> ChatPlace {
         let mut wait = FIRST_WAIT;
         loop {
@@ -192,7 +192,7 @@ impl EventDelivery {
         Ok(replied)
     }
 
-    /// Passes an event on until it is confirmed. Discord does not send an event again, so this does.
+    /// Passes on an event, again and again, until it is confirmed. Discord does not send an event a second time.
     async fn send_confirmed(&self, event: ChatEvent) -> Result<(), ReceiverDropped> {
         let mut wait = FIRST_WAIT;
         while self.send(event.clone()).await?.await.is_err() {
@@ -205,7 +205,8 @@ impl EventDelivery {
     }
 }
 
-/// Digests of the last messages. Discord sends an update also when it adds a preview of a link.
+/// Digests of the last messages. They show which updates are edits, because Discord also sends an update when it adds a
+/// preview of a link.
 #[derive(Debug, Default)]
 struct RememberedContents {
     digests: HashMap<String, u64>,
@@ -213,8 +214,8 @@ struct RememberedContents {
 }
 
 impl RememberedContents {
-    /// Returns whether content or attachments of a message have changed. If an earlier state is not known, this is true
-    /// for messages that were edited at all.
+    /// Remembers a message, and returns whether its content or its attachments have changed. If no earlier state is
+    /// known, returns whether the message was ever edited.
     fn note(&mut self, message: &DiscordMessage) -> bool {
         let mut hasher = DefaultHasher::new();
         message.content.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What the gateway tells about guilds: names of channels and roles, threads, and the roles of the bot.
+//! Data of the guilds from the gateway: names of channels and roles, threads, and the roles of members and of the bot.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::rest::{DiscordRest, RestError};
 use super::wire::{DiscordChannel, DiscordId, DiscordMember, DiscordRole, DiscordUser};
 
-/// Time for which the roles of a member count as known, if no event states them.
+/// Time for which the roles of a member count as known.
 const ROLES_AGE: Duration = Duration::from_mins(1);
 const MOST_MEMBERS: usize = 10_000;
 
@@ -28,7 +28,7 @@ struct DirectoryState {
     roles: HashMap<String, String>,
     /// Roles of the bot by guild.
     bot_roles: HashMap<String, HashSet<String>>,
-    /// Roles by guild and user, with the time at which they were true.
+    /// Roles by guild and user, with the time at which they were read.
     members: HashMap<(String, String), (Instant, Vec<String>)>,
 }
 
@@ -65,13 +65,13 @@ struct ThreadList {
 }
 
 impl Directory {
-    /// Forgets the guilds, because a new session begins, and their data follows.
+    /// Forgets the guilds, because a new session begins and sends their data again.
     pub(super) fn begin(&self, bot: BotAccount) {
         let members = std::mem::take(&mut self.lock().members);
         *self.lock() = DirectoryState { bot: Some(bot), members, ..DirectoryState::default() };
     }
 
-    /// Takes over an event of the gateway, if it is about guilds.
+    /// Applies an event of the gateway, if it is about guilds.
     pub(super) fn apply(&self, event: &str, data: &Value) {
         let mut state = self.lock();
         match event {
@@ -152,7 +152,7 @@ impl Directory {
         Ok(self.lock().bot.get_or_insert(bot).clone())
     }
 
-    /// Returns the roles of a member: none if the user has left.
+    /// Returns the roles of a member; an empty list if the user has left.
     pub(super) async fn member_roles(
         &self,
         rest: &DiscordRest,
@@ -174,7 +174,7 @@ impl Directory {
         Ok(roles)
     }
 
-    /// Asks for the roles of the bot in a guild, if no event has stated them.
+    /// Requests the roles of the bot in a guild, if no event has stated them.
     pub(super) async fn ensure_bot_roles(
         &self,
         rest: &DiscordRest,
@@ -189,7 +189,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Returns the place of a message. Asks the platform for a channel of a guild that no event has stated.
+    /// Returns the place of a message. Requests the channel from the platform if it belongs to a guild and no event has
+    /// described it.
     pub(super) async fn place(
         &self,
         rest: &DiscordRest,
@@ -255,7 +256,7 @@ pub(super) fn place_in(guild: Option<String>, channel: String, parent: Option<St
     }
 }
 
-/// Returns the channel or thread in which a message of the place is.
+/// Returns the id of the channel or thread that contains the messages of a place.
 pub(super) fn conversation_of(place: &ChatPlace) -> &str {
     place.thread.as_deref().unwrap_or(&place.channel)
 }

@@ -26,13 +26,13 @@ use super::rest::{DiscordRest, RestError};
 use super::wire::{DiscordInteraction, DiscordReady};
 use crate::{ConnectionEnd, ConnectionState, EventReply};
 
-/// Wait before the gateway's address is asked for again.
+/// Wait before the address of the gateway is requested again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// A connection that lasted longer than this is not counted as a failure.
+/// Time since the last failure after which the number of failures begins again with zero.
 const SOUND_CONNECTION: Duration = Duration::from_mins(1);
 
-/// What the gateway sent, for the delivery of events.
+/// Event or state of the gateway, for the delivery of events.
 #[derive(Debug)]
 pub(super) enum GatewayItem {
     Ready(DiscordReady),
@@ -72,14 +72,14 @@ pub(super) struct GatewayReader<'a> {
     pub(super) settings: &'a DiscordSettings,
     pub(super) state: &'a watch::Sender<ConnectionState>,
     pub(super) items: mpsc::Sender<GatewayItem>,
-    /// The bot, since the first connection.
+    /// Account of the bot; none before the first connection.
     pub(super) bot: Option<BotAccount>,
-    /// The registration of the commands, which ends with the reader.
+    /// Task that registers the commands. It ends with the reader.
     pub(super) registration: JoinSet<()>,
 }
 
 impl GatewayReader<'_> {
-    /// Reads events until the platform refuses the bot, or until nobody takes the events any more.
+    /// Reads events until the platform refuses the bot, or until the receiver of the events is dropped.
     ///
     /// The shard keeps the number of the last event that it has read. All events up to it are in the queue of `items`,
     /// so a resumed connection goes on after them, and no event is lost or repeated.
@@ -161,8 +161,8 @@ impl GatewayReader<'_> {
         Shard::with_config(ShardId::ONE, config.build())
     }
 
-    /// Puts an event into the queue. The time limit of an interaction begins when it arrives, so its answer does not
-    /// wait for the events before it.
+    /// Puts an event into the queue. The time limit of an interaction begins when it arrives. Therefore the task that
+    /// answers it starts here, before the earlier events are passed on.
     async fn pass_on(&mut self, text: &str) -> Result<(), mpsc::error::SendError<GatewayItem>> {
         let Some((name, data)) = dispatch_of(text) else { return Ok(()) };
         let item = match name.as_ref() {
@@ -221,7 +221,7 @@ impl GatewayReader<'_> {
     }
 }
 
-/// Returns name and data of an event that cowhand uses.
+/// Returns the name and the data of an event; none if cowhand does not use the event.
 fn dispatch_of(text: &str) -> Option<(Cow<'_, str>, &RawValue)> {
     let payload: GatewayPayload<'_> = serde_json::from_str(text).ok()?;
     let (name, data) = (payload.t?, payload.d?);
@@ -248,7 +248,7 @@ fn is_websocket(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "ws" | "wss") && url.host_str().is_some())
 }
 
-/// Returns why the platform refuses the bot, if the code of a closed connection says that.
+/// Returns why the platform refuses the bot; none if the code of the closed connection means something else.
 fn refusal(code: u16) -> Option<String> {
     let reason = match code {
         4004 => {

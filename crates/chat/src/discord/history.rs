@@ -13,7 +13,7 @@ const PAGE: usize = 100;
 /// Beginning of the time that ids contain, in milliseconds since 1970.
 const ID_EPOCH: i64 = 1_420_070_400_000;
 
-/// Returns at most `limit` messages, the newest ones if there are more, the oldest first.
+/// Returns at most `limit` messages, the oldest first. If there are more, returns the newest ones.
 pub(super) async fn history(
     rest: &DiscordRest,
     directory: &Directory,
@@ -76,14 +76,14 @@ async fn author_roles(
     }
 }
 
-/// Returns an id that is greater than those of all messages before a millisecond.
+/// Returns an id that is greater than the ids of all messages that were sent before `time`.
 fn first_id_at(time: Timestamp) -> u64 {
-    // A message of the same millisecond has a greater id. It is left out by its time.
+    // Ids contain milliseconds. The id is of the next millisecond, and the caller leaves out messages that are too new.
     let milliseconds = time.as_millisecond().saturating_add(1).saturating_sub(ID_EPOCH);
     u64::try_from(milliseconds).unwrap_or_default() << 22
 }
 
-/// Returns the time at which an object was made.
+/// Returns the time at which the object with this id was created.
 pub(super) fn time_of_id(id: &str) -> Option<Timestamp> {
     let milliseconds = i64::try_from(id.parse::<u64>().ok()? >> 22).ok()?;
     Timestamp::from_millisecond(milliseconds + ID_EPOCH).ok()

@@ -1,4 +1,4 @@
-//! Slash commands that people use and buttons that they press: the events, and the answers.
+//! Slash commands that people use, and buttons that they press: the events and the answers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::rest::{DiscordRest, RestError, RestRequest};
 use super::wire::{DiscordChannel, DiscordInteraction, InteractionOption};
 use crate::EventReply;
 
-/// Time for the reply before the connector tells Discord that it follows. Discord waits three seconds.
+/// Time for the reply. After it, the connector tells Discord that the reply follows. Discord waits three seconds.
 const REPLY_TIME: Duration = Duration::from_secs(2);
 /// Time for which Discord accepts the reply that was announced.
 const TOKEN_LIFE: Duration = Duration::from_mins(15);
@@ -37,7 +37,7 @@ const CALLBACK_LATER: u64 = 5;
 const CALLBACK_NOTHING: u64 = 6;
 const CALLBACK_CHOICES: u64 = 8;
 
-/// What is needed to answer an interaction.
+/// The data of an interaction that its answer needs.
 #[derive(Clone)]
 pub(super) struct InteractionKey {
     id: String,
@@ -131,7 +131,7 @@ fn text_of(option: &InteractionOption) -> String {
     }
 }
 
-/// Sends suggestions. Without a reply in time, there are none, because Discord accepts no later answer.
+/// Sends suggestions. Sends an empty list if there is no reply in time, because Discord accepts no later answer.
 async fn answer_autocomplete(
     rest: &DiscordRest,
     key: &InteractionKey,
@@ -148,8 +148,8 @@ async fn answer_autocomplete(
     log(rest.send(&key.callback(CALLBACK_CHOICES, Some(json!({ "choices": choices })))).await);
 }
 
-/// Waits for the reply and passes it to the platform, in time for its limit of three seconds after `received_at`.
-/// Without a reply, Discord tells the person that the bot did not answer.
+/// Waits for the reply, and answers the interaction within the limit of three seconds after `received_at`. If the
+/// sender of the reply is dropped, Discord tells the person that the bot did not answer.
 pub(super) async fn answer_interaction(
     rest: &DiscordRest,
     key: &InteractionKey,

@@ -1,4 +1,4 @@
-//! Discord's messages as messages of cowhand.
+//! Converts messages of Discord to messages of cowhand.
 
 use cowhand_core::chat::{ChatAttachment, ChatMessage, ChatPlace, ChatPlatform, ChatUser};
 
@@ -11,10 +11,10 @@ const REPLY: u64 = 19;
 /// Flag of a recorded voice message.
 const VOICE_MESSAGE: u64 = 1 << 13;
 
-/// Converts a message. Returns none for notices of the platform and for messages without author.
+/// Converts a message. Returns none for notices of the platform and for messages without an author.
 ///
-/// `roles` are the roles of the author. A reply mentions the bot only if it notifies the bot, because its author can
-/// choose that.
+/// `roles` are the roles of the author. A reply to the bot mentions it only if the reply notifies the bot; its author
+/// can choose that.
 pub(super) fn chat_message(
     message: &DiscordMessage,
     place: ChatPlace,
@@ -60,7 +60,8 @@ pub(super) fn chat_message(
     })
 }
 
-/// Returns the message that a reply answers. A forwarded message refers to another message, too.
+/// Returns the id of the message that a reply answers. A forwarded message also refers to another message, but is no
+/// reply.
 fn replied_message(message: &DiscordMessage) -> Option<String> {
     let reference = message.message_reference.as_ref().filter(|_| message.kind == REPLY)?;
     reference.message_id.clone()
@@ -117,8 +118,8 @@ enum Mention<'a> {
     Emoji(&'a str),
 }
 
-/// Replaces the notation of mentions and emoji by what `replacement` returns. A mention without replacement stays as it
-/// is. A mention that is replaced by nothing takes one of the spaces around it with it.
+/// Replaces the notation of mentions and emoji by what `replacement` returns. A mention without a replacement stays as
+/// it is. If a mention is replaced by an empty text, one of the spaces around it is removed too.
 fn readable_text(content: &str, replacement: impl Fn(Mention<'_>) -> Option<String>) -> String {
     let mut text = String::with_capacity(content.len());
     let mut rest = content;

@@ -1,4 +1,4 @@
-//! Messages of a channel and of its threads since some time.
+//! Messages of a channel and of its threads since a given time.
 
 use cowhand_core::chat::{ChatMessage, ChatPlace};
 use jiff::Timestamp;

@@ -1,12 +1,12 @@
 //! Messages of the bot.
 //!
-//! A message is posted once by its nonce: Discord returns the earlier message if the bot has sent one with the same nonce
-//! in the last minutes. For a post whose first try is longer ago, the connector reads the channel since then. Discord does
-//! not state the nonce of messages that it returns from the history, at least not always. Then a message of the bot is
-//! the earlier one if it has the same text, answers the same message and has files with the same names. Two posts of the
-//! same text without files in answer to the same message are not told apart, if the second one is tried again after a
-//! minute and the first one is younger than the first try of the second one. Posts of one answer do not get into this
-//! case: each of them is tried after the one before it was made.
+//! The nonce of a post makes Discord post it once: if the bot has sent a message with this nonce in the last minutes,
+//! Discord returns that message. If the first try is longer ago, the connector looks for the post in the messages of
+//! the channel since then. In the history, Discord does not always state the nonce. A message of the bot without a
+//! nonce is the post if it has the same text, answers the same message and has files with the same names. Therefore the
+//! connector can take one post for another if both are equal in these three points, and the first one was made after
+//! the first try of the second one. This does not happen between the posts of one answer, because the first try of a
+//! post comes after the post before it was made.
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
@@ -19,9 +19,9 @@ use super::rest::{DiscordRest, RestBody, RestError, RestRequest};
 use super::wire::DiscordMessage;
 use crate::{Button, ButtonStyle, Post, Posted};
 
-/// Age of the first try from which the connector does not rely on the nonce.
+/// Age of the first try above which the connector does not rely on the nonce.
 const NONCE_AGE: SignedDuration = SignedDuration::from_mins(1);
-/// Tolerance in the comparison of times by the clock of the platform, whose answers state whole seconds.
+/// Tolerance for the comparison of times of the platform, whose answers state whole seconds.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
 const PAGE: usize = 100;
 /// Maximum number of buttons in a row, and of characters of a label.
@@ -57,7 +57,7 @@ pub(super) async fn post(
     Ok(Posted { id: message.id, is_repeated })
 }
 
-/// Replaces text and buttons of a message.
+/// Replaces the text and the buttons of a message.
 pub(super) async fn edit(
     rest: &DiscordRest,
     channel: &str,

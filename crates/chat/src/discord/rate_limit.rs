@@ -8,7 +8,7 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
-/// Number of buckets above which those are removed whose period has ended.
+/// Number of buckets above which all buckets whose period has ended are removed.
 const MOST_BUCKETS: usize = 1000;
 
 /// Route of a request. Discord counts requests by route, and separately for each channel, guild and webhook.
@@ -62,7 +62,8 @@ struct Bucket {
 }
 
 impl DiscordLimits {
-    /// Counts a request, or returns the time after which it may be tried again.
+    /// Counts a request. Returns an error with the time after which the request may be tried again, if a limit is
+    /// reached.
     pub(super) fn reserve(&self, route: &RestRoute) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.lock();
@@ -82,7 +83,7 @@ impl DiscordLimits {
         }
     }
 
-    /// Takes over what an answer states.
+    /// Records the limits that an answer states.
     pub(super) fn note(&self, route: &RestRoute, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let mut state = self.lock();
@@ -96,7 +97,7 @@ impl DiscordLimits {
         }
     }
 
-    /// Takes over an answer with status 429.
+    /// Records a refusal with the status 429.
     pub(super) fn note_refusal(&self, route: &RestRoute, wait: Duration, is_global: bool) {
         let mut state = self.lock();
         if is_global {
@@ -133,7 +134,7 @@ impl LimitState {
     }
 }
 
-/// Converts a number of seconds from the platform, which may be anything.
+/// Converts a number of seconds from the platform. The number may be negative or very large.
 pub(super) fn wait_of_seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.clamp(0.0, 86_400.0)).unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use crate::ChatError;
 pub(super) const PLATFORM: &str = "Discord";
 /// Longest time that a request waits for rate limits.
 const MOST_WAIT: Duration = Duration::from_mins(1);
-/// Waits before a request is repeated that got no answer or an answer that is a fault of the server.
+/// Waits before the repetitions of a request that got no answer or an error of the server.
 const REPEAT_WAITS: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)];
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,8 @@ pub(super) struct DiscordRest {
     /// Marked as sensitive, so that debug output does not show it.
     authorization: HeaderValue,
     limits: DiscordLimits,
-    /// Reason why the platform does not accept the token. No request is made after that.
+    /// Reason why the platform does not accept the token; none if it accepts the token. If there is a reason, no
+    /// request is made with the token.
     revoked: watch::Sender<Option<String>>,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct RestAnswer {
     pub(super) date: Option<jiff::Timestamp>,
 }
 
-/// Why a request did not succeed. The texts contain no token.
+/// Reason why a request did not succeed. The texts contain no token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum RestError {
     #[error("{0}")]
@@ -229,7 +230,7 @@ impl DiscordRest {
         }
     }
 
-    /// Gets a file without the token. Stops when there are more than `limit` bytes.
+    /// Downloads a file, without sending the token. Returns an error if the file has more than `limit` bytes.
     pub(super) async fn download(&self, url: Url, limit: u64) -> Result<Vec<u8>, ChatError> {
         let failed = |error: reqwest::Error| unavailable(error.without_url());
         let mut response = self.client.get(url).send().await.map_err(failed)?;
@@ -252,9 +253,9 @@ impl DiscordRest {
     }
 }
 
-/// Result of one try of a request.
+/// Reason why one try of a request did not succeed.
 enum TryError {
-    /// A rate limit was waited for.
+    /// The try has waited for the end of a rate limit, without a request.
     Waited,
     /// The request did not reach the platform.
     NotSent(RestError),

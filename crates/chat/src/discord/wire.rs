@@ -193,7 +193,7 @@ impl DiscordUser {
 }
 
 impl DiscordChannel {
-    /// True for announcement threads, public threads and private threads.
+    /// Returns true for announcement threads, public threads and private threads.
     pub(super) const fn is_thread(&self) -> bool {
         matches!(self.kind, 10..=12)
     }

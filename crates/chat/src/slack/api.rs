@@ -23,7 +23,7 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 const MAX_TRIES: u32 = 4;
 const RETRY_WAITS: Backoff =
     Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
-/// Errors by which Slack says that a token is no longer good.
+/// Errors that mean that a token is not valid any more.
 const REVOKED: [&str; 6] = [
     "account_inactive",
     "invalid_auth",
@@ -32,7 +32,7 @@ const REVOKED: [&str; 6] = [
     "token_revoked",
     "user_removed_from_team",
 ];
-/// Errors that may be gone at the next try. The request may have been executed.
+/// Temporary errors. The request may have been executed.
 const TEMPORARY: [&str; 4] = ["fatal_error", "internal_error", "request_timeout", "service_unavailable"];
 
 /// Token with which a request is sent.
@@ -42,18 +42,18 @@ pub(super) enum TokenKind {
     App,
 }
 
-/// When a request is sent again.
+/// Condition under which a request is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallRepeat {
     /// After temporary errors and rate limits: a second execution has no further effect.
     Always,
     /// Only if Slack has certainly not executed it.
     IfNotExecuted,
-    /// Not at all: the answer is not worth a wait.
+    /// Never, because the caller can continue without the answer.
     Never,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallError {
     /// Slack answered with this error.
@@ -121,8 +121,8 @@ pub(super) struct SlackApi {
     pub(super) base: Url,
     pub(super) bot_authorization: HeaderValue,
     app_authorization: HeaderValue,
-    /// Why Slack does not accept the bot's token, as soon as a request shows it. Until the next connection, no request is
-    /// made with this token.
+    /// Error with which Slack refused the bot's token; none if it has not refused the token. After a refusal, no
+    /// request is made with this token until the connector connects again.
     pub(super) revoked: watch::Sender<Option<String>>,
 }
 

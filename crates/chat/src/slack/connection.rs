@@ -1,4 +1,4 @@
-//! Keeps a connection of Socket Mode, and replaces it when it ends.
+//! Keeps a connection of Socket Mode open, and replaces it when it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,11 @@ const RECONNECT_WAITS: Backoff =
     Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_mins(2));
 /// Length of a connection after which its end does not count as a failure.
 const STABLE_CONNECTION: Duration = Duration::from_secs(10);
-/// Number of announced ends in a row, each soon after the start of its connection, that are followed by another
-/// connection at once.
+/// Number of short connections in a row after whose announced end the next connection is opened without a wait.
 const MAX_QUICK_REFRESHES: u32 = 5;
-/// Number of received envelopes that may wait.
+/// Maximum number of received envelopes that wait.
 const MAX_WAITING_ENVELOPES: usize = 4096;
-/// Errors of a method by which Slack refuses the app for good.
+/// Errors of a method that mean that Slack refuses the app, and would refuse it again.
 const REFUSING_CODES: [&str; 8] = [
     "access_denied",
     "app_not_installed",
@@ -76,7 +75,7 @@ impl SlackConnector {
             failures = if length < STABLE_CONNECTION { failures + 1 } else { 0 };
             let wait = match end {
                 SocketEnd::Disabled => return refused(SOCKET_MODE_ADVICE.to_owned()),
-                // The old connection is served until Slack closes it.
+                // The old connection stays in use until Slack closes it.
                 SocketEnd::Refresh if failures <= MAX_QUICK_REFRESHES => Duration::ZERO,
                 SocketEnd::Refresh => {
                     let problem = Some("Slack ends each connection at once".to_owned());
@@ -123,7 +122,7 @@ fn refused(reason: String) -> ConnectionEnd {
 }
 
 enum ConnectError {
-    /// Slack refuses the app for good.
+    /// Slack refuses the app, and would refuse it again.
     Refused {
         reason: String,
     },

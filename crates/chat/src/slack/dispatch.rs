@@ -1,4 +1,4 @@
-//! Passes events on in their order, and acknowledges them when they are stored.
+//! Passes on events in their order, and acknowledges them when they are stored.
 
 use std::sync::PoisonError;
 
@@ -11,7 +11,7 @@ use super::event::{EventSource, SlackEvent};
 use super::socket::{Envelope, EnvelopeKind};
 use crate::{ConnectionEnd, EventReply, ReceivedEvent};
 
-/// What the connection has received.
+/// Item that the connection has received.
 pub(super) enum Incoming {
     Connected(BotAccount),
     Envelope(Envelope),
@@ -45,7 +45,7 @@ impl SlackConnector {
         ConnectionEnd::Stopped
     }
 
-    /// Passes an event on, and acknowledges it if it is stored.
+    /// Passes on an event, and acknowledges it if it is stored.
     async fn pass_event(
         &self,
         envelope: &Envelope,
@@ -133,7 +133,7 @@ async fn pass(
     events.send(ReceivedEvent { event, reply }).await.map_err(|_| EventsDropped)
 }
 
-/// Returns the place of a message. The channel of a direct message begins with `D`.
+/// Returns the place of a message. The id of the channel of a direct message begins with `D`.
 pub(super) fn place(team: Option<&str>, channel: &str, thread: Option<&str>) -> ChatPlace {
     ChatPlace {
         space: team.map(str::to_owned),

@@ -30,7 +30,7 @@ const EMOJI_NAMES: [(&str, &str); 26] = [
     ("❤", "heart"),
 ];
 
-/// Returns the name of an emoji, which is given as itself, as its name, or as its name in colons.
+/// Returns the name of an emoji. `emoji` is the emoji itself, its name, or its name in colons.
 pub(super) fn emoji_name(emoji: &str) -> &str {
     let plain = emoji.trim().trim_end_matches('\u{fe0f}');
     let known = EMOJI_NAMES.iter().find(|(symbol, _)| *symbol == plain).map(|(_, name)| *name);

@@ -12,12 +12,12 @@ use super::identity::SlackIdentity;
 use super::text::{decode, mentions, unnamed_users};
 use super::timestamp::time_of;
 
-/// Number of messages that are remembered, to recognise the second event of a message.
+/// Number of messages that are remembered, so that the second event of a message is recognised.
 const MAX_RECENT_MESSAGES: usize = 4096;
 /// Subtypes of messages that people and bots write. Others are notices, for example of people who joined.
 const WRITTEN_SUBTYPES: [&str; 3] = ["bot_message", "file_share", "thread_broadcast"];
 
-/// The event by which a message arrived. A message with a mention arrives by both, in any order.
+/// Kind of the event with which a message arrived. A message with a mention arrives with both kinds, in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventSource {
     Channel,
@@ -29,7 +29,7 @@ pub(super) struct SlackEvent {
     pub(super) source: EventSource,
 }
 
-/// Messages that were stored, with the event by which they arrived.
+/// Messages that were stored, with the kind of the event with which they arrived.
 #[derive(Debug, Default)]
 pub(super) struct RecentMessages {
     order: VecDeque<String>,
@@ -48,14 +48,14 @@ impl RecentMessages {
         }
     }
 
-    /// Returns true if the message was stored after it had arrived by the other event.
+    /// Returns true if the message has already arrived with the other kind of event, and was stored.
     fn arrived_otherwise(&self, id: &str, source: EventSource) -> bool {
         self.sources.get(id).is_some_and(|&earlier| earlier != source)
     }
 }
 
 impl SlackConnector {
-    /// Returns the event that is passed on, or none if it means nothing to cowhand.
+    /// Returns the event that is passed on; none if cowhand does not use it.
     pub(super) async fn read_event(&self, payload: &Value) -> Option<SlackEvent> {
         let event = &payload["event"];
         let identity = self.identity().await.ok()?;

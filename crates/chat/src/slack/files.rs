@@ -1,9 +1,9 @@
 //! Files of posts.
 //!
-//! Slack takes a file in three steps: it names an upload address with the id of the file, it receives the bytes, and
-//! then it shares the file in a channel. Only the last step can be seen. The message that shares files cannot carry
-//! metadata, so the text of a post is a message of its own. The ids of the files are in its metadata before they are
-//! shared: a repeated post asks Slack whether they are shared already.
+//! Slack accepts a file in three steps: it states an upload address and the id of the file, it receives the bytes, and
+//! it shares the file in a channel. People see only the last step. The message that shares files cannot have metadata.
+//! Therefore the text of a post is a separate message. The metadata of that message contains the ids of the files
+//! before the files are shared, so a repeated post can ask Slack whether they are shared already.
 
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ impl SlackConnector {
         Err(CallError::Unknown { reason: format!("the upload: HTTP status {}", response.status().as_u16()) })
     }
 
-    /// Shares the files of a post in its place, unless they are shared.
+    /// Shares the files of a post in its place, unless they are already shared.
     pub(super) async fn share_files(&self, post: &Post, posted: &PostedText) -> Result<(), ChatError> {
         let (mut ids, mut must_look, mut failures) = (posted.files.clone(), posted.is_repeated, 0);
         loop {
@@ -93,7 +93,8 @@ impl SlackConnector {
         Ok(())
     }
 
-    /// Asks for the first file only, because Slack shares all files of a request together.
+    /// Returns whether the files are shared. Asks for the first file only, because Slack shares all files of a request
+    /// together.
     async fn shared_state(&self, ids: &[String], post: &Post) -> Result<SharedState, ChatError> {
         let Some(id) = ids.first() else { return Ok(SharedState::Unknown) };
         match self.api.call("files.info", &vec![("file", id.clone())], CallRepeat::Always).await {
@@ -113,12 +114,12 @@ impl SlackConnector {
     }
 }
 
-/// What Slack knows about an uploaded file.
+/// State of an uploaded file on Slack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SharedState {
     Shared,
-    /// It is uploaded, but not shared.
+    /// The file is uploaded, but not shared.
     Waiting,
-    /// Slack does not know it, or no longer.
+    /// Slack does not know the file, or has removed it.
     Unknown,
 }

@@ -12,7 +12,7 @@ use super::timestamp::{time_of, ts_of};
 use crate::ChatError;
 
 pub(super) const HISTORY_PAGE: usize = 200;
-/// Number of pages after which a history is not read further.
+/// Maximum number of pages of a history that are read.
 pub(super) const MAX_HISTORY_PAGES: usize = 50;
 
 /// Page of a list of messages, in the order of Slack: newest first in a channel, oldest first in a thread.
@@ -67,7 +67,7 @@ impl SlackConnector {
         Ok(found.into())
     }
 
-    /// Requests one page. A thread has to be read to its end, because its oldest message comes first.
+    /// Requests one page. In a thread, the oldest message comes first, so the newest messages are on the last page.
     pub(super) async fn message_page(
         &self,
         place: &ChatPlace,

@@ -55,7 +55,7 @@ impl SlackIdentity {
 }
 
 impl SlackConnector {
-    /// Returns the bot's account. Asks Slack if no earlier call did.
+    /// Returns the bot's account. Requests it from Slack if no earlier call has done so.
     pub(super) async fn identity(&self) -> Result<Arc<SlackIdentity>, CallError> {
         let known = self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {

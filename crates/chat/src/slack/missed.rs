@@ -1,4 +1,4 @@
-//! Messages of a channel and of its threads since some time.
+//! Messages of a channel and of its threads since a given time.
 
 use cowhand_core::chat::{ChatMessage, ChatPlace};
 use jiff::Timestamp;
@@ -9,12 +9,13 @@ use super::history::{HISTORY_PAGE, MAX_HISTORY_PAGES};
 use super::timestamp::time_of;
 use crate::ChatError;
 
-/// Number of threads that are read although the first page of the channel does not contain their first message.
+/// Maximum number of threads that are read although the pages of the channel do not contain their first message.
 const MAX_OLD_THREADS: usize = 20;
 
 impl SlackConnector {
-    /// Slack lists a thread only by its first message, which can be older than the messages that are wanted. Therefore
-    /// at least one page is read, and its messages state when their threads got the last reply.
+    /// Reads the missed messages of a channel and of its threads. Slack lists a thread only with its first message,
+    /// which can be older than the missed messages. Therefore at least one page is read: its messages state when their
+    /// threads got the last reply.
     pub(super) async fn read_missed(
         &self,
         channel: &ChatPlace,

@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout};
 
 use super::api::{CallRepeat, SlackApi};
 
-/// How long a name is used before Slack is asked again.
+/// Time for which a name is used before it is requested again.
 const NAME_LIFE: Duration = Duration::from_hours(1);
-/// How long an id is used as the name after a failed request.
+/// Time for which an id is used as the name after a failed request.
 const FAILURE_LIFE: Duration = Duration::from_mins(1);
-/// How long an event waits for a name.
+/// Time for which an event waits for a name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of names at which the cache is emptied.
 const MAX_CACHED_NAMES: usize = 10_000;
@@ -35,7 +35,7 @@ impl UserNames {
         Self { api, cached: Mutex::new(HashMap::new()) }
     }
 
-    /// Returns the name of a user, and whether the user is a bot. The name is the id if Slack does not tell it.
+    /// Returns the name of a user, and whether the user is a bot. The name is the id if Slack does not state a name.
     pub(super) async fn of(&self, user: &str) -> (String, bool) {
         let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner).get(user).cloned();
         if let Some(cached) = cached.filter(|cached| cached.until > Instant::now()) {

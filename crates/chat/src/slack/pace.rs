@@ -1,4 +1,4 @@
-//! The rate of posts in a channel: about one in a second, in the order of the calls.
+//! The rate of posts in a channel: about one post for each second, in the order of the calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep_until};
 
 /// Average interval between posts in a channel.
 const POST_INTERVAL: Duration = Duration::from_secs(1);
-/// How far posts may be ahead of the interval after a pause. Slack allows short bursts.
+/// Time by which posts may be earlier than at the average rate. Slack allows short bursts.
 const BURST: Duration = Duration::from_secs(2);
 
-/// When each channel's next post is due at the average rate.
+/// Time at which the next post of each channel is due at the average rate.
 #[derive(Default)]
 pub(super) struct PostPace {
     channels: Mutex<HashMap<String, Arc<TurnMutex<Option<Instant>>>>>,

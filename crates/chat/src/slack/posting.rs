@@ -16,11 +16,11 @@ use super::sections::blocks;
 use super::timestamp::{split_id, ts_of};
 use crate::{Button, ChatError, Post, Posted};
 
-/// Type of the metadata that carries the key of a post.
+/// Type of the metadata that contains the key of a post.
 const POST_EVENT_TYPE: &str = "cowhand_post";
-/// Age of the first try from which a post is looked up before it is posted.
+/// Age of the first try above which a post is looked up before it is posted.
 const FIRST_TRY_AGE: SignedDuration = SignedDuration::from_secs(2);
-/// Possible difference between the clocks of this machine and of Slack.
+/// Largest expected difference between the clocks of this machine and of Slack.
 const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(2);
 const MAX_POST_TRIES: u32 = 4;
 const POST_WAITS: Backoff = Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
@@ -65,7 +65,7 @@ impl SlackConnector {
         Ok(Posted { id, is_repeated: text.is_repeated })
     }
 
-    /// Posts the text. After an error that leaves the result open, looks whether it was posted.
+    /// Posts the text. After an error with an unknown result, looks for the post before it tries again.
     async fn post_text(&self, post: &Post, mut must_look: bool) -> Result<PostedText, ChatError> {
         let (mut failures, mut files) = (0, None);
         loop {

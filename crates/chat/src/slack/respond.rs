@@ -16,7 +16,7 @@ use crate::EventReply;
 
 /// Time after which an envelope is acknowledged without the text. Slack waits for three seconds.
 const TEXT_DEADLINE: Duration = Duration::from_millis(2_500);
-/// How long Slack accepts texts at the response URL.
+/// Time for which Slack accepts texts at the response URL.
 const RESPONSE_URL_LIFE: Duration = Duration::from_mins(30);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_TRIES: u32 = 4;
@@ -27,12 +27,12 @@ const RESPONSE_WAITS: Backoff =
 pub(super) struct Interaction {
     pub(super) acknowledgement: Acknowledgement,
     pub(super) response_url: Option<String>,
-    /// True if Slack shows a text in the acknowledgement. It does for commands, but not for buttons.
+    /// True if Slack shows a text in the acknowledgement, as it does for commands, but not for buttons.
     pub(super) shows_payload: bool,
 }
 
-/// Acknowledges an interaction and sends its text. Without a reply it is acknowledged after some time, unless the
-/// sender of the reply is dropped.
+/// Acknowledges an interaction and sends its text. If the reply takes too long, acknowledges the interaction first. If
+/// the sender of the reply is dropped, does not acknowledge it.
 pub(super) async fn respond(
     api: Arc<SlackApi>,
     interaction: Interaction,

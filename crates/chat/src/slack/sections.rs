@@ -1,4 +1,4 @@
-//! Messages with buttons, as Block Kit.
+//! Formats messages with buttons in Block Kit.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const MAX_LABEL_CHARS: usize = 75;
 /// Maximum number of buttons in a block.
 const MAX_BUTTONS: usize = 25;
 const CODE_FENCE: &str = "```";
-/// Characters for fences that a section adds.
+/// Number of characters that are kept free for the fences that are added to a section.
 const FENCE_ROOM: usize = 2 * (CODE_FENCE.len() + 1);
 
 /// Returns the blocks of a message; an empty list if there are no buttons, because Slack then shows the text itself.

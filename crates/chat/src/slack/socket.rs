@@ -20,15 +20,15 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection is still served after Slack has announced its end.
+/// Time for which a connection stays in use after Slack has announced its end.
 const LINGER: Duration = Duration::from_mins(1);
 
 type SlackStream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Why a connection is no longer the current one.
+/// Reason why a connection is not the current one any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SocketEnd {
-    /// Slack is going to close it. It is served until then.
+    /// Slack will close the connection. The connection stays in use until then.
     Refresh,
     /// Socket Mode was disabled.
     Disabled,
@@ -45,16 +45,16 @@ pub(super) enum EnvelopeKind {
     Interactive,
 }
 
-/// Something that Slack sends and that has to be acknowledged.
+/// Message of Slack that has to be acknowledged.
 pub(super) struct Envelope {
     pub(super) kind: EnvelopeKind,
     pub(super) payload: Value,
     pub(super) acknowledgement: Acknowledgement,
-    /// Sender of the reply to a command or a button. A task waits for the reply since the envelope arrived.
+    /// Sender of the reply to a command or a button. A task has waited for the reply since the envelope arrived.
     pub(super) reply: Option<oneshot::Sender<EventReply>>,
 }
 
-/// Right to acknowledge an envelope.
+/// Handle with which an envelope is acknowledged.
 #[derive(Clone)]
 pub(super) struct Acknowledgement {
     envelope: String,
@@ -72,7 +72,7 @@ impl Acknowledgement {
     }
 }
 
-/// Connects, and waits for the greeting. Slack's address contains a ticket, so no error shows it.
+/// Connects, and waits for the frame `hello`. The address contains a ticket, so no error contains the address.
 pub(super) async fn open(url: &str) -> Result<SlackStream, SocketEnd> {
     let lost = |reason: &str| SocketEnd::Lost { reason: reason.to_owned() };
     let opening = async {

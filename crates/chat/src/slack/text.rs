@@ -1,4 +1,4 @@
-//! Reads Slack's notation of mentions, links and entities.
+//! Reads the notation of Slack for mentions, links and entities.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TextPart<'a> {
     Plain(&'a str),
-    /// The inside of `<…>`: what it refers to, and its label.
+    /// The inside of `<…>`: its target and its label.
     Reference(&'a str, Option<&'a str>),
 }
 
@@ -72,7 +72,8 @@ fn reference(target: &str, label: Option<&str>, names: &HashMap<String, String>)
     }
 }
 
-/// Slack makes a link of `example.org`, and states the words of the author as its label.
+/// Checks whether a label is the address itself. Slack makes a link of `example.org`, and the label of this link is
+/// what the author wrote.
 fn is_same_address(label: &str, url: &str) -> bool {
     let without_scheme = |text: &str| {
         let text = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
