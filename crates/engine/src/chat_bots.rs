@@ -31,7 +31,7 @@ pub(crate) struct BotSettings {
     pub(crate) key: String,
     pub(crate) platform: ChatPlatform,
     config: BotConfig,
-    /// True if some agent of the bot can have skills.
+    /// True if at least one agent of the bot can have skills.
     pub(crate) has_skills: bool,
     token: Option<String>,
     app_token: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) fn bots_of(roster: &Roster, sources: &WorkSources) -> Vec<(BotSetting
     bots
 }
 
-/// Returns the key of a post, made from what identifies it.
+/// Returns the key of a post, derived from the parts that identify the post.
 pub(crate) fn post_key(parts: &[&str]) -> String {
     let mut key = Uuid::new_v5(&POST_KEY_NAMESPACE, parts.join("\n").as_bytes()).simple().to_string();
     key.truncate(POST_KEY_LENGTH);

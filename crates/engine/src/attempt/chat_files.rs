@@ -24,15 +24,15 @@ use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 
-/// Time for the download of one file, with all tries.
+/// Time limit for the download of one file, with all tries.
 const DOWNLOAD_TIME: Duration = Duration::from_mins(5);
-/// Number of tries to tell the sender that a file is missing.
+/// Maximum number of tries to tell the sender that a file is missing.
 const MAX_TELL_TRIES: u32 = 3;
 const TELL_TIME: Duration = Duration::from_secs(30);
-/// Keeps the saved files out of commits.
+/// Name and content of the file that keeps the saved files out of commits.
 const IGNORE_FILE: (&str, &[u8]) = (".gitignore", b"*\n");
 
-/// Why a file was not saved. The message is for the agent and the sender.
+/// Reason why a file was not saved. The message is for the agent and the sender.
 #[derive(Debug, thiserror::Error)]
 enum NotSaved {
     #[error("the agent takes no files any more")]
@@ -46,8 +46,8 @@ enum NotSaved {
 }
 
 impl AttemptTask {
-    /// Downloads the files of the chat message that the job answers. Returns the note about missing files that is added
-    /// to the prompt; empty if there are none.
+    /// Downloads and saves the files of the chat message that the job answers. Returns a note about missing files for
+    /// the prompt; empty if no file is missing.
     pub(super) async fn save_chat_files(
         &self,
         directory: &Path,
@@ -128,18 +128,19 @@ async fn save(
     Ok(run_blocking(move || write(&saved, &name, &content)).await?)
 }
 
-/// Writes a file. An agent may have put links into the working directory: a link on the path is an error.
+/// Writes a file. Returns an error if a link is on the path, because an agent may have put links into the working
+/// directory.
 fn write(saved: &SavedFolder, name: &str, content: &[u8]) -> Result<(), NotOpened> {
     let folder = Root::open(&saved.directory)?.make_directories(&saved.below)?;
     for (name, content) in [IGNORE_FILE, (name, content)] {
-        // What an earlier attempt has left is replaced.
+        // A file that an earlier attempt has left is replaced.
         folder.remove_all(name)?;
         folder.create_new(name)?.write_all(content)?;
     }
     Ok(())
 }
 
-/// Posts below the message which files are missing. Repeated attempts post it once.
+/// Posts below the message which files are missing. The text is posted once, even if the attempt is repeated.
 async fn tell_sender(
     connector: &dyn Connector,
     answer: &ChatAnswer,
@@ -177,7 +178,8 @@ async fn tell_sender(
     })
 }
 
-/// Returns the note for the agent. The paths are plain, and the reasons are cowhand's own.
+/// Returns the note for the agent. It contains no text of the sender: the names in the paths are safe, and the reasons
+/// are written by cowhand.
 fn note(missing: &[(&AttachedFile, String)]) -> String {
     let line = |(file, reason): &(&AttachedFile, String)| {
         format!("- {}: {reason}\n", file.path.as_deref().unwrap_or_default())

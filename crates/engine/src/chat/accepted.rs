@@ -27,7 +27,7 @@ use crate::fleet::{Delivered, FleetError};
 use cowhand_store::{ChatAnswer, ReceivedChatMessage, StoreError, audit};
 use cowhand_system::fault;
 
-/// Longest wait for a reaction. The next messages of the channel do not wait longer, for example for a rate limit.
+/// Longest wait for a reaction. It limits how long, for example, a rate limit delays the next messages of the channel.
 pub(super) const REACTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A message that the rules of its agent accept.
@@ -72,8 +72,8 @@ impl AcceptedMessage<'_> {
         Ok(refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await?)
     }
 
-    /// Returns why the author may send no more messages now, if so. A message whose handling was interrupted counts
-    /// already, so its limits are not checked again.
+    /// Returns the limit that the author has reached, if any. Does not check the limits again for a message whose
+    /// handling was interrupted, because that message is already counted.
     async fn limit_refusal(&self) -> Result<Option<Refusal>, StoreError> {
         let (message, agent) = (self.message(), &self.addressee.agent.name);
         let access = &self.addressee.chat.access;
@@ -91,8 +91,8 @@ impl AcceptedMessage<'_> {
         self.addressee.conversation.chat(self.context.store(), &self.addressee.agent.name).await
     }
 
-    /// Returns the earlier messages of the place for the prompt; empty if the conversation has a session, which contains
-    /// them already. If `trust` is set, messages of authors who are not trusted are left out.
+    /// Returns the earlier messages of the place for the prompt; empty if the conversation has a session, because the
+    /// session contains them already. If `trust` is set, messages of authors who are not trusted are left out.
     async fn earlier_messages(&self, schedule: &Schedule) -> Result<String, StoreError> {
         let limit = self.addressee.context_messages as usize;
         let message = self.message();
@@ -127,11 +127,11 @@ impl AcceptedMessage<'_> {
         let (store, name) = (self.context.store(), agent.name.clone());
         let chat = self.conversation().await?;
         let Some(key) = agent.session_key(None, Some(&chat), is_confined) else {
-            // A program without sessions gets the earlier messages with the first message only.
+            // A program without sessions gets the earlier messages only with the first message.
             return Ok(conversation.is_begun);
         };
-        // The job of an earlier message that has not ended will leave a session. It is looked for first, because it can
-        // end meanwhile.
+        // A job of an earlier message that has not ended counts as a session. It is searched for first, because it can end
+        // before the search for a session.
         let live = live_answers(store, &name, &conversation.name).await?;
         let is_earlier = |live: &LiveAnswer| {
             let origin = &live.answer.origin;
@@ -190,7 +190,7 @@ impl AcceptedMessage<'_> {
     }
 }
 
-/// Returns a message as it is delivered to a schedule.
+/// Converts a message to the delivery for a schedule.
 pub(super) fn delivery_of(message: &ChatMessage, details: MessageDetails) -> Message {
     Message {
         platform: message.platform,
@@ -204,7 +204,7 @@ pub(super) fn delivery_of(message: &ChatMessage, details: MessageDetails) -> Mes
     }
 }
 
-/// Opens the answer and fires the schedule. Returns the error if the fleet refuses the message for good.
+/// Opens the answer and fires the schedule. Returns an error of the fleet that another try would not change.
 pub(super) async fn deliver(
     context: &ChatContext,
     addressee: &Addressee,
@@ -252,8 +252,8 @@ pub(super) async fn deliver(
     }
 }
 
-/// Returns the schedule that takes a message: the first schedule with a chat trigger that accepts it, except that the
-/// schedule without conditions that every agent with chat settings has comes last.
+/// Returns the schedule that takes a message: the first schedule with a chat trigger that accepts it. The schedule
+/// `chat`, which every agent with chat settings has, comes last.
 pub(super) fn schedule_for<'a>(agent: &'a Agent, message: &Message) -> Option<&'a Schedule> {
     let delivery = Delivery::Chat(message.clone());
     let accepts = |schedule: &&Schedule| {
@@ -265,7 +265,7 @@ pub(super) fn schedule_for<'a>(agent: &'a Agent, message: &Message) -> Option<&'
     explicit.or_else(|| agent.schedules.iter().find(is_implicit).filter(accepts))
 }
 
-/// Returns why a user may cause no more jobs of the agent now, if so.
+/// Returns the limit at the agent that a user has reached, if any.
 pub(super) async fn limit_refusal(
     context: &ChatContext,
     addressee: &Addressee,
@@ -307,7 +307,7 @@ async fn spent_since(
     Ok(spent)
 }
 
-/// Formats an earlier message for the prompt. Only the first line is not indented, so that a text cannot look like the
+/// Formats an earlier message for the prompt. Indents all lines after the first, so that a text cannot look like the
 /// message of somebody else.
 fn line_of(message: &ChatMessage) -> String {
     let kind = if message.author.is_bot { " (bot)" } else { "" };

@@ -1,7 +1,7 @@
 //! Posts the answer to one message: the output of its jobs, a progress message that is edited in place, and the end.
 //!
-//! The output of a job is on the node that runs it, so that node posts. The posts follow from the lines of the output
-//! alone and are counted in the store, so a restarted daemon continues with the next post.
+//! The output of a job is on the node that runs the job, so that node posts the answer. The posts depend only on the
+//! lines of the output, and the store counts them. Therefore a restarted daemon continues with the next post.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +26,15 @@ use crate::schedule_view::why_of;
 use cowhand_store::{ChatAnswer, LedgerRow, StoreError};
 use cowhand_system::fault;
 
-/// Age of an answer whose message counts as not delivered.
+/// Age above which an answer without a firing counts as not delivered.
 const UNDELIVERED_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// Shortest time between two looks at a job that has not started.
+/// Shortest time between two checks of a firing or a job that has not started.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
 /// Result of a try to post an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerStep {
-    /// Nothing of the answer is left.
+    /// Nothing more is posted for the answer.
     Done,
     /// Another node posts the answer, or it cannot be posted now.
     Later,
@@ -46,7 +46,7 @@ pub(super) struct Posting<'a> {
     pub(super) bot: Arc<Bot>,
     pub(super) chat: PlatformChat,
     pub(super) answer: ChatAnswer,
-    /// True if the agent has lost its chat, so that nothing more is posted.
+    /// True if the agent has no chat any more. Nothing more is posted then.
     pub(super) has_no_chat: bool,
 }
 
@@ -82,8 +82,8 @@ async fn wait_for_change(context: &ChatContext, seen: i64) {
 }
 
 impl Posting<'_> {
-    /// Ends an answer whose message will not be delivered any more, for example because the daemon was killed before
-    /// the delivery and the message was deleted meanwhile.
+    /// Ends an answer whose message will not be delivered any more. For example, the daemon was killed before the
+    /// delivery, and the message was deleted meanwhile.
     async fn drop_if_undelivered(&self) -> Result<AnswerStep, StoreError> {
         let (store, answer) = (self.context.store(), &self.answer);
         let Some(inbox) = self.bot.inbox() else { return Ok(AnswerStep::Later) };
@@ -99,7 +99,7 @@ impl Posting<'_> {
         Ok(AnswerStep::Done)
     }
 
-    /// Says why the firing ran nothing.
+    /// Posts the reason why the firing ran nothing.
     async fn post_reason(&mut self, firing: &LedgerRow) -> Result<AnswerStep, StoreError> {
         if !ChatContext::is_connected(&self.bot) {
             return Ok(AnswerStep::Later);
@@ -166,14 +166,15 @@ impl Posting<'_> {
         let posts = renderer.end(&end);
         let texts: Vec<String> = posts.into_iter().map(|post| post.text).collect();
         if let Some(message) = self.answer.progress.progress_message.take() {
-            // Its node had not shown the end.
+            // The node of the job has not shown the end in this message.
             self.edit(&message, &renderer.progress()).await;
         }
         self.post_note(texts.join("\n")).await;
         Ok(AnswerStep::Done)
     }
 
-    /// Returns how an ended job is described in the chat. Names the person who cancelled it, unless that was its sender.
+    /// Returns the end of a job for the chat. Names the person who cancelled the job, unless that person caused the
+    /// job.
     pub(super) async fn answer_end(&self, job: &Job) -> Result<AnswerEnd, StoreError> {
         let mut end = answer_end(job);
         if let AnswerOutcome::Cancelled { by } = &mut end.outcome {
@@ -192,7 +193,7 @@ impl Posting<'_> {
         Ok(end)
     }
 
-    /// Records that the answer has begun, so that the note that the sender waits does not change any more.
+    /// Records that the answer has begun, so that the waiting note does not change any more.
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.save().await?;
         self.read_waiting_note().await
@@ -208,7 +209,7 @@ impl Posting<'_> {
         edited.is_ok()
     }
 
-    /// Shows a text in place of the note that the sender waits, or posts it if there is no such note.
+    /// Shows a text in place of the waiting note, or posts the text if there is no waiting note.
     async fn post_note(&self, text: String) {
         let note = self.answer.waiting_note.as_deref().filter(|note| !note.is_empty());
         let origin = &self.answer.origin;
@@ -232,7 +233,8 @@ impl Posting<'_> {
     async fn end(&self) -> Result<AnswerStep, StoreError> {
         let ChatAnswer { schedule, key, origin, .. } = &self.answer;
         if let Some(emoji) = &self.chat.output.acknowledge_emoji {
-            // The message is in the place where it was written, which on Slack is not the thread of the answer.
+            // On Slack, this is the thread of the answer and not the place of the message. The connector of Slack needs
+            // only the id of the message.
             let place = &origin.place;
             let removed = self.bot.connector.react(place, &origin.message, emoji, false);
             match timeout(REACTION_TIMEOUT, removed).await {
@@ -249,7 +251,7 @@ impl Posting<'_> {
     }
 }
 
-/// Returns how an ended job is described in the chat, without the person who cancelled it.
+/// Returns the end of a job for the chat, without the person who cancelled the job.
 fn answer_end(job: &Job) -> AnswerEnd {
     let outcome = match job.state() {
         JobState::Ended { outcome: Outcome::Failed { error, .. }, .. } => {

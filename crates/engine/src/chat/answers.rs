@@ -17,7 +17,7 @@ use cowhand_system::panic::{caught, restart_on_panic};
 const SEARCH_PAUSE: Duration = Duration::from_millis(200);
 /// Longest time between two searches for open answers.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
-/// Time after which an answer that this node could not continue is looked at again.
+/// Time after which an answer that this node could not continue is tried again.
 const CONTINUE_AFTER: Duration = Duration::from_secs(2);
 
 type ConversationKey = (AgentName, String);

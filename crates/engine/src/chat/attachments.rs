@@ -17,7 +17,7 @@ use super::conversation::answer_place;
 use super::posts::{ChatReply, post_key};
 use crate::chat_bots::Download;
 
-/// Time for the download of a text file. The later messages of the channel wait meanwhile.
+/// Time limit for the download of a text file. The later messages of the channel wait meanwhile.
 const TEXT_DOWNLOAD_TIME: Duration = Duration::from_secs(30);
 
 impl AcceptedMessage<'_> {
@@ -51,7 +51,8 @@ impl AcceptedMessage<'_> {
         attached
     }
 
-    /// Returns a file that is saved before each attempt. Its folder has the same name whenever the message is handled.
+    /// Returns a file that is saved before each attempt. The name of its folder is always the same for the same
+    /// message.
     fn saved_file(&self, rules: &AttachmentRules, file: &ChatAttachment) -> AttachedFile {
         let message = self.message();
         let folder = post_key(&[&message.id, self.addressee.agent.name.as_str(), "files"]);
@@ -106,7 +107,7 @@ impl AcceptedMessage<'_> {
     }
 }
 
-/// Returns the files of an edited message: those that are still attached to it.
+/// Returns the files that are still attached to an edited message.
 pub(super) fn still_attached(files: Vec<AttachedFile>, current: &[ChatAttachment]) -> Vec<AttachedFile> {
     let is_there = |file: &AttachedFile| current.iter().any(|current| current.id == file.attachment.id);
     files.into_iter().filter(is_there).collect()

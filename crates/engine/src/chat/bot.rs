@@ -24,13 +24,14 @@ use cowhand_system::panic;
 
 /// Time for which the lease of a bot is valid without a renewal.
 pub(super) const BOT_LEASE: SignedDuration = SignedDuration::from_secs(30);
-/// Time without a renewal after which this node ends its connection: before another node can take the lease.
+/// Time without a renewal after which this node ends its connection. It is shorter than the lease, so that the
+/// connection ends before another node can take the lease.
 const CONNECTED_WITHOUT_RENEWAL: Duration = Duration::from_secs(20);
 /// Time between two renewals, and between two tries to get the lease.
 const BOT_RENEWAL: Duration = Duration::from_secs(8);
 /// Time before a refused bot is tried again without a change of the config.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// Number of events that wait for their reply.
+/// Maximum number of events that wait in the queue of the connection.
 const EVENT_QUEUE: usize = 16;
 const STORE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(5));
@@ -46,9 +47,9 @@ pub(crate) struct Bot {
     agents: RwLock<Vec<AgentName>>,
     /// Id of the account under which messages are stored; empty before the first connection.
     account: RwLock<String>,
-    /// Signals a stored message.
+    /// Signal that messages may be ready for handling.
     pub(super) received: Notify,
-    /// Signals that a refused bot is to be tried again at once.
+    /// Signal to try a refused bot again at once.
     pub(super) retry: Notify,
     pub(super) handling: MessagesInHandling,
     pub(super) missed: MissedMessages,
@@ -120,7 +121,7 @@ async fn stopped_within(stop: &mut watch::Receiver<bool>, wait: Duration) -> boo
 
 /// Waits for the request to stop.
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Without a sender, nobody needs the bot any more.
+    // If the sender was dropped, nobody needs the bot any more.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -164,7 +165,8 @@ async fn connect(
     }
 }
 
-/// Renews the lease, and records that all messages up to now are received. Returns false if another node has the lease.
+/// Renews the lease, and records up to which time all messages are received. Returns false if another node has the
+/// lease.
 async fn renew(context: &ChatContext, bot: &Bot, renewed_at: &mut Instant) -> bool {
     let (asked_at, now) = (Instant::now(), context.now());
     match timeout_at(*renewed_at + CONNECTED_WITHOUT_RENEWAL, context.hold(bot)).await {
@@ -203,8 +205,8 @@ async fn record_states(context: Arc<ChatContext>, bot: Arc<Bot>) {
     }
 }
 
-/// Receives events one after the other, until the connection ends. Commands and buttons are answered beside the
-/// messages.
+/// Receives events one after the other, until the connection ends. Commands and buttons are answered in tasks of their
+/// own.
 async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Receiver<ReceivedEvent>) {
     let (mut answering, mut reading) = (JoinSet::new(), JoinSet::new());
     while let Some(ReceivedEvent { event, reply }) = events.recv().await {
@@ -240,7 +242,7 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
                 let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
                 answering.spawn(async move {
                     let text = commands::answer_call(&context, &bot, &call).await;
-                    // The connection may have ended meanwhile.
+                    // An error means that the connection has ended.
                     let _ = reply.send(EventReply::Text(text));
                 });
                 continue;
@@ -263,7 +265,7 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
             }
         };
         if stored {
-            // The connection may have ended meanwhile; a message that is delivered again is known.
+            // An error means that the connection has ended. If the message is delivered again, it is already known.
             let _ = reply.send(EventReply::Stored);
         }
     }
@@ -283,7 +285,8 @@ pub(super) async fn receive_message(context: &ChatContext, bot: &Bot, message: C
     true
 }
 
-/// Repeats a call until it succeeds, so that no event is lost while the store is away. The platform waits meanwhile.
+/// Repeats a call until it succeeds, so that no event is lost while the store is not available. The connection receives
+/// no further event meanwhile.
 async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>>(mut call: impl FnMut() -> F) -> T {
     let mut failures = 0;
     loop {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{ChatBotRecord, ChatBotState, ChatCounts, Store, StoreError};
 
-/// What to do about a bot that its platform refuses, or whose tokens are missing.
+/// Advice about a bot that its platform refuses, or whose tokens are missing.
 pub(super) const REFUSED_ADVICE: &str = "`cowhand doctor` names what is missing; after the correction, `cowhand reload` connects the bot again, or `cowhand \
      restart` if a variable in the environment of the daemon was changed";
 
@@ -133,8 +133,8 @@ impl ChatBotView {
         Self { status, account, problem, advice, node: Some(node), since: Some(changed_at), ..self }
     }
 
-    /// Describes the connection: `is connected as cowhand`. `this_node` is the node of the reader; another node is
-    /// named.
+    /// Describes the connection, for example `is connected as cowhand`. `this_node` is the node of the reader; only
+    /// another node is named.
     pub fn connection_in_words(&self, this_node: Option<&str>, now: Timestamp) -> String {
         let problem = self.problem.as_deref().unwrap_or("no reason is known");
         let when =
@@ -159,7 +159,7 @@ impl ChatBotView {
         }
     }
 
-    /// Describes its answers and messages that are not done; none if all are.
+    /// Describes its incomplete answers and unhandled messages; none if there are none.
     pub fn open_in_words(&self) -> Option<String> {
         let counted = |count: u32, one: &str, more: &str| match count {
             0 => None,

@@ -16,7 +16,7 @@ use super::context::ChatContext;
 use super::intake::{Addressee, Candidates};
 use crate::fleet::FleetError;
 
-/// What a button does. Its text is the value that the platform returns with a press; anybody can send any value.
+/// Action of a button. Its text form is the value that the platform returns with a press. Anybody can send any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ButtonValue {
     /// Removes a job from the queue.
@@ -36,7 +36,7 @@ pub(super) enum AskChoice {
     Option(u8),
 }
 
-/// The value of a press is not one that cowhand has posted.
+/// Error: the value of a press is not in a form that cowhand writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown button")]
 pub(super) struct UnknownButton;
@@ -73,7 +73,7 @@ impl FromStr for ButtonValue {
     }
 }
 
-/// Does what a pressed button says, and returns the text for the presser.
+/// Executes the action of a pressed button, and returns the text for the presser.
 pub(super) async fn answer_press(context: &ChatContext, bot: &Bot, press: &ButtonPress) -> String {
     let answer = match press.value.parse() {
         Ok(ButtonValue::Cancel(job) | ButtonValue::Stop(job)) => stop(context, bot, press, job).await,
@@ -89,8 +89,8 @@ pub(super) async fn answer_press(context: &ChatContext, bot: &Bot, press: &Butto
     context.fleet.redactor().redact(&text).into_owned()
 }
 
-/// Stops the job of a button. The job has to answer in the conversation of the press, and the presser has to be its
-/// sender or an operator.
+/// Stops the job of a button. The job has to answer in the conversation of the press. The presser has to be an operator
+/// or the person who caused the job.
 async fn stop(
     context: &ChatContext,
     bot: &Bot,

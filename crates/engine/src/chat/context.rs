@@ -1,4 +1,4 @@
-//! What the parts of the chat share: the fleet, the bots, and the lease of each bot.
+//! Data that the parts of the chat share: the fleet and the bots, with functions for the leases and states of bots.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -60,7 +60,7 @@ impl ChatContext {
         self.bots.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the bot through which an agent talks on a platform; none if the agent does not, or its bot has no
+    /// Returns the bot that an agent uses on a platform; none if the agent is not on the platform, or if its bot has no
     /// tokens.
     pub(super) fn bot_of(&self, agent: &AgentName, platform: ChatPlatform) -> Option<Arc<Bot>> {
         let bots = self.bots();
@@ -116,12 +116,13 @@ impl ChatContext {
         self.store().hold_chat_bot(bot.key.clone(), self.node(), used_by, BOT_LEASE, self.now()).await
     }
 
-    /// Returns whether this node has the lease of a bot. A node that was suspended may have lost it without noticing.
+    /// Returns whether this node was the last to get the lease of a bot. A node that was suspended may have lost the
+    /// lease without noticing it.
     pub(super) async fn is_holder(&self, bot: &Bot) -> Result<bool, StoreError> {
         self.store().is_chat_bot_of(bot.key.clone(), self.node()).await
     }
 
-    /// Returns whether this node is the one that is connected for the bot.
+    /// Returns whether this node is connected for the bot.
     pub(super) fn is_connected(bot: &Bot) -> bool {
         matches!(&*bot.connector.state().borrow(), ConnectionState::Connected(_))
     }

@@ -9,7 +9,7 @@ use cowhand_store::{Store, StoreError};
 /// The conversation of a message with an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Conversation {
-    /// Name of the conversation; it does not change with a reset.
+    /// Name of the conversation. A reset does not change it.
     pub(super) name: String,
     /// True if the agent has answered in it.
     pub(super) is_begun: bool,
@@ -37,7 +37,8 @@ impl Conversation {
         Ok(Self { name: own, is_begun })
     }
 
-    /// Returns the text from which the session key of a job is made. After a reset it differs from all earlier texts.
+    /// Returns the text from which the session key of a job is derived. After a reset, it differs from all earlier
+    /// texts.
     pub(super) async fn chat(&self, store: &Store, agent: &AgentName) -> Result<String, StoreError> {
         let resets = store.chat_resets(agent.clone(), self.name.clone()).await?;
         Ok(if resets == 0 { self.name.clone() } else { format!("{} {resets}", self.name) })

@@ -1,4 +1,4 @@
-//! The messages that are being handled, so that an edit or a deletion waits for the end of that.
+//! The messages that are being handled. An edit or a deletion waits until the handling of its message has ended.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ pub(super) struct MessagesInHandling {
     ended: Notify,
 }
 
-/// Handling of one message, until it is dropped.
+/// The handling of one message. It lasts until this value is dropped.
 #[derive(Debug)]
 pub(super) struct HandlingTurn<'a> {
     messages: &'a MessagesInHandling,

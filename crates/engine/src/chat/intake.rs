@@ -1,7 +1,7 @@
 //! Handles stored messages: each becomes a firing, a command, an answer to an ask, or a refusal.
 //!
-//! The messages of a channel, with those of its threads, are handled in their order. Every step can be repeated, so a message whose handling was
-//! interrupted is handled again from its beginning.
+//! The messages of a channel, with those of its threads, are handled in their order. Every step can be repeated.
+//! Therefore a message whose handling was interrupted is handled again from the first step.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use cowhand_store::{ReceivedChatMessage, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
-/// Number of channels whose messages are handled at the same time.
+/// Maximum number of channels whose messages are handled at the same time.
 const CHANNELS_TOGETHER: usize = 64;
 /// Time after which messages are looked for without a signal.
 const MESSAGE_CHECK_EVERY: Duration = Duration::from_secs(30);
 const HANDLE_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
-/// Why a message could not be handled now. It is tried again.
+/// Reason why a message could not be handled now. It is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandleError {
     #[error(transparent)]
@@ -64,14 +64,14 @@ pub(super) struct Candidates {
     pub(super) refused: Option<(Agent, Refusal)>,
 }
 
-/// What the rules of the bot's agents say about a message.
+/// Result of the rules of the bot's agents for a message.
 enum Routed {
     Ignored,
     Refused { agent: Agent, refusal: Refusal },
     To(Box<Addressee>),
 }
 
-/// Returns whether no agent of the bot answers the message, whatever conversation it belongs to.
+/// Returns whether no agent of the bot answers the message, even if an agent has answered in its thread.
 pub(super) fn is_ignored(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> bool {
     let is_ignored =
         |(_, chat): &(Agent, PlatformChat)| matches!(reception(chat, message, true), ChatReception::Ignored);
@@ -158,7 +158,8 @@ async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<
     let Some(id) = store.first_open_chat_message(inbox.clone(), channel.to_owned()).await? else {
         return Ok(false);
     };
-    // An edit or a deletion changes the stored message before it waits for the end of this.
+    // An edit or a deletion first changes the stored message, and then waits until this handling has ended. So the
+    // message is read after the handling has begun.
     let _turn = bot.handling.begin(&id);
     let Some(received) = store.open_chat_message(inbox.clone(), id.clone()).await? else { return Ok(true) };
     if !context.is_holder(bot).await? {
@@ -189,8 +190,8 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
     AcceptedMessage { context, bot, addressee: &addressee, received }.fire().await
 }
 
-/// Chooses the agent that answers: the agent that the text names, else the first of the config whose rules accept the
-/// message.
+/// Chooses the agent that answers: the agent that the text names, else the agent that has answered in the thread, else
+/// the first agent of the config whose rules accept the message.
 async fn route(context: &ChatContext, bot: &Bot, message: &ChatMessage) -> Result<Routed, StoreError> {
     let candidates = Candidates::of_message(context, bot, message).await?;
     let index = addressed_by_name(&candidates.accepted, &message.text)
@@ -268,7 +269,7 @@ pub(super) async fn edited(
     context.store().edit_chat_message(inbox, message.clone()).await?;
     bot.handling.until_ended(&message.id).await;
     if parse_message(&message.text).is_some() {
-        // A command acts when it is sent. Its text is not what the agent got.
+        // A command acts only when it is sent, so an edit to a command changes nothing.
         return Ok(());
     }
     let is_voice = message.attachments.iter().any(|file| file.is_voice);
@@ -302,7 +303,8 @@ pub(super) async fn deleted(context: &ChatContext, bot: &Bot, message: &str) -> 
     Ok(())
 }
 
-/// Returns false if the fleet refuses a change for good. Another error may be gone at the next try.
+/// Returns false if the fleet refuses a change. Returns an error that the next try may not have, for example of the
+/// store.
 fn unless_refused(changed: Result<bool, FleetError>) -> Result<bool, HandleError> {
     match changed {
         Ok(is_changed) => Ok(is_changed),

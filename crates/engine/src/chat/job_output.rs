@@ -19,25 +19,25 @@ use crate::fleet::{FleetError, OutputStream};
 use cowhand_store::StoreError;
 use cowhand_system::fault;
 
-/// Time between two looks at what the progress message has to show.
+/// Time between two checks whether the progress message has to change.
 const PROGRESS_TICK: Duration = Duration::from_millis(500);
 /// Shortest time between two edits of the progress message.
 const PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 /// Time after which a job gets a progress message.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
-/// Time for which the platforms show that the bot types.
+/// Time between two requests that show that the bot is typing. Discord shows it for about ten seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(8);
-/// Wait before a bot whose post was refused with its token is tried again.
+/// Wait before the next try of a post that the platform refused because of the token.
 const REVOKED_WAIT: Duration = Duration::from_secs(30);
 
-/// The output of one job, and how much of it is posted.
+/// The output of one job, with the part that has been posted.
 pub(super) struct OutputPosts<'a, 'b> {
     pub(super) posting: &'a mut Posting<'b>,
     pub(super) job: JobId,
     /// Files that the agent has sent.
     pub(super) sent_files: SentFiles,
     renderer: OutputRenderer,
-    /// Number of posts that the lines so far have given.
+    /// Number of posts that were rendered from the lines so far.
     rendered: u32,
     began_at: Instant,
     edited_at: Option<Instant>,
@@ -48,7 +48,7 @@ pub(super) struct OutputPosts<'a, 'b> {
 }
 
 impl<'a, 'b> OutputPosts<'a, 'b> {
-    /// Begins the output of a job, or continues it where this node has stopped.
+    /// Begins to post the output of a job, or continues after the last post of this node.
     pub(super) async fn begin(posting: &'a mut Posting<'b>, job: &JobId) -> Result<Self, StoreError> {
         let node = posting.context.node();
         let answer = &mut posting.answer;
@@ -132,7 +132,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         }
     }
 
-    /// Posts what follows from the end of the job, and shows the end in the progress message.
+    /// Posts the files and texts that belong to the end of the job, and shows the end in the progress message.
     async fn post_end(&mut self, job: &Job) -> Result<(), StoreError> {
         self.post_files_before(u64::MAX).await?;
         let end = self.posting.answer_end(job).await?;
@@ -149,7 +149,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         Ok(())
     }
 
-    /// Posts a post of the output, unless it was posted before.
+    /// Makes a post of the output, unless it was made before.
     async fn post_once(&mut self, rendered: RenderedPost) -> Result<(), StoreError> {
         if self.posting.has_no_chat {
             return Ok(());
@@ -181,7 +181,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             buttons: Vec::new(),
             files: rendered.file.map(file).into_iter().collect(),
         };
-        // A refusal is logged.
+        // `post_until_done` logs a refusal.
         posting.post_until_done(&post).await.ok();
         if posting.has_no_chat {
             return Ok(());
@@ -193,7 +193,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         Ok(())
     }
 
-    /// Returns the id of the message that shows the progress: a progress message, or the note that the sender waits.
+    /// Returns the id of the message that shows the progress: the progress message, or else the waiting note.
     fn progress_message(&self) -> Option<String> {
         let answer = &self.posting.answer;
         let note = || answer.waiting_note.clone().filter(|note| !note.is_empty());
@@ -282,7 +282,7 @@ impl Posting<'_> {
         self.context.store().save_chat_answer(answer.schedule, key, progress, node).await
     }
 
-    /// Reads the note that the sender waits. After the progress of an answer is stored, the note does not change.
+    /// Reads the waiting note. It does not change any more after the progress of the answer was stored.
     pub(super) async fn read_waiting_note(&mut self) -> Result<(), StoreError> {
         let (schedule, key) = (self.answer.schedule, self.answer.key.clone());
         let stored = self.context.store().chat_answer(schedule, key).await?;
@@ -319,7 +319,7 @@ impl Posting<'_> {
                 );
             }
             tokio::time::sleep(wait).await;
-            // The bot may have a new token.
+            // A reload of the config may have replaced the bot, for example because of a new token.
             if let Some(bot) = self.context.bot_of(&self.answer.agent, self.bot.platform) {
                 self.bot = bot;
             }

@@ -6,7 +6,7 @@ use cowhand_core::schedule::FiringOutcome;
 
 use cowhand_store::{ChatAnswer, Store, StoreError};
 
-/// Number of messages that are looked at.
+/// Maximum number of messages that are read.
 const MAX_LIVE_ANSWERS: u32 = 100;
 
 /// An answer whose job has not ended.
@@ -51,7 +51,7 @@ pub(super) async fn live_answers(
     Ok(live)
 }
 
-/// Returns how far the job of an answer is; none if it has ended, or if the firing ran nothing.
+/// Returns the progress of the job of an answer; none if the job has ended, or if the firing ran nothing.
 pub(super) async fn progress_of(
     store: &Store,
     answer: &ChatAnswer,

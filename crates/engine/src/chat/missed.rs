@@ -1,8 +1,9 @@
 //! The messages that were sent while no daemon was connected. The platforms do not deliver them.
 //!
-//! The store has the time up to which the bot has received all messages. After a new connection, the messages since then
-//! are read from every configured channel and from every channel and thread in which the bot was active before. Until a
-//! channel is read, its new messages are stored but not handled, so that they do not overtake missed ones.
+//! The store has the time up to which the bot has received all messages. After a new connection, the messages since
+//! then are read from every configured channel and from every channel and thread in which the bot was active before.
+//! Until a channel is read, its new messages are stored but not handled, so that missed messages are handled before
+//! them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,39 +21,40 @@ use super::context::ChatContext;
 use super::posts::wait_after;
 use cowhand_store::StoreError;
 
-/// Largest number of messages of one channel that are read.
+/// Maximum number of messages of one channel that are read.
 const MAX_MISSED_MESSAGES: usize = 2_000;
-/// Time for which messages are read again that may have been received before. A message can be under way when the daemon
-/// is killed, and a connection that is lost without notice counts as connected for some time.
+/// Length of the period before the recorded time whose messages are read again. Some of them may not have been
+/// received: a message can be in transit when the daemon is killed, and a lost connection is detected only after some
+/// time.
 const OVERLAP: SignedDuration = SignedDuration::from_mins(2);
-/// Time for which a message shows how late messages are received.
+/// Time after the last received message in which only messages up to its sending time count as received.
 const BUSY_FOR: Duration = Duration::from_mins(1);
-/// Age up to which channels and threads count as active.
+/// Maximum age of the last message of an active channel or thread.
 const ACTIVE_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// Number of active channels and threads whose messages are read.
+/// Maximum number of active channels and threads whose messages are read.
 const MAX_ACTIVE_CHANNELS: u32 = 200;
-/// Number of channels that are read at the same time.
+/// Maximum number of channels that are read at the same time.
 const READ_TOGETHER: usize = 4;
-/// Time after which new messages of a channel are handled although the channel cannot be read.
+/// Time after which new messages of a channel are handled, even if the channel could not be read.
 const HOLD_BACK_FOR: Duration = Duration::from_mins(2);
 
-/// Which channels of a bot are not read yet.
+/// State of the reading of missed messages of a bot.
 #[derive(Debug, Default)]
 pub(super) struct MissedMessages(Mutex<MissedState>);
 
 #[derive(Debug, Default)]
 struct MissedState {
-    /// Channels whose new messages wait.
+    /// Channels that are not read yet. Their new messages wait.
     reading: HashSet<String>,
     /// True if all messages up to now are received, while the bot is connected.
     is_complete: bool,
-    /// When the connection was begun.
+    /// Time at which the connection was begun.
     connecting_at: Option<Timestamp>,
-    /// The message that was received last: when, and when it was sent.
+    /// Times of the last received message: when it was received, and when it was sent.
     last: Option<(Instant, Timestamp)>,
 }
 
-/// What is to be read after a new connection.
+/// Channels that have to be read after a new connection.
 #[derive(Debug)]
 pub(super) struct MissedReading {
     inbox: String,
@@ -72,23 +74,23 @@ impl MissedMessages {
         self.lock().is_complete
     }
 
-    /// From now on, messages may be missing.
+    /// Records that messages may be missing from now on.
     pub(super) fn set_incomplete(&self) {
         self.lock().is_complete = false;
     }
 
-    /// Notes that a connection is begun.
+    /// Records that a connection is begun.
     pub(super) fn begin_connection(&self, now: Timestamp) {
         *self.lock() = MissedState { connecting_at: Some(now), ..MissedState::default() };
     }
 
-    /// Notes that a message is stored.
+    /// Records that a message is stored.
     pub(super) fn note_message(&self, sent_at: Timestamp) {
         self.lock().last = Some((Instant::now(), sent_at));
     }
 
-    /// Returns the time up to which all messages are received. Many messages at once are received later than they are
-    /// sent.
+    /// Returns the time up to which all messages are received. It considers the sending time of the last message,
+    /// because the messages of a burst are received later than they are sent.
     fn received_until(&self, now: Timestamp) -> Timestamp {
         let last = self.lock().last.filter(|(at, _)| at.elapsed() < BUSY_FOR);
         ago(last.map_or(now, |(_, sent_at)| sent_at.min(now)), OVERLAP)
@@ -103,8 +105,8 @@ impl MissedMessages {
     }
 }
 
-/// Finds out what has to be read, and holds back the new messages of these channels. Returns none for a bot that was
-/// never connected before, because nobody could expect an answer.
+/// Returns the channels that have to be read, and holds back their new messages. Returns none for a bot that was never
+/// connected before, because nobody expects an answer to earlier messages.
 pub(super) async fn begin_reading(
     context: &ChatContext,
     bot: &Bot,
@@ -113,7 +115,7 @@ pub(super) async fn begin_reading(
     let Some(inbox) = bot.inbox() else { return Ok(None) };
     let (store, connected_at) = (context.store(), context.now());
     let Some(until) = store.chat_received_until(inbox.clone()).await? else {
-        // Messages may have arrived before this.
+        // Messages may have arrived since the connection was begun.
         let connecting_at = bot.missed.lock().connecting_at.unwrap_or(connected_at);
         store.set_chat_received_until(inbox, connecting_at).await?;
         bot.missed.lock().is_complete = true;
@@ -144,7 +146,7 @@ pub(super) async fn read(context: &ChatContext, bot: &Bot, reading: MissedReadin
     }
 }
 
-/// Records that all messages up to now are received.
+/// Records up to which time all messages are received.
 pub(super) async fn record_received(
     context: &ChatContext,
     bot: &Bot,
@@ -158,7 +160,7 @@ fn ago(time: Timestamp, span: SignedDuration) -> Timestamp {
     time.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
-/// Reads one channel until the platform has answered.
+/// Reads one channel. Tries again until the platform answers.
 async fn read_channel(
     context: &ChatContext,
     bot: &Bot,

@@ -1,8 +1,8 @@
 //! Chat: agents that are addressed on Slack and Discord, and the answers that are posted there.
 //!
-//! A message is stored before the platform gets a confirmation ([`bot`]). Stored messages are handled in the order of
-//! their channel ([`intake`]): a message becomes a firing, a command or a refusal. The output of the job is posted as
-//! the answer ([`answers`]).
+//! A message is stored before the platform gets a confirmation ([`bot`]). The stored messages of a channel are handled
+//! in their order ([`intake`]): a message becomes a firing, a command, an answer to an ask or a refusal. The output of
+//! the job is posted as the answer ([`answers`]).
 
 mod accepted;
 mod answer;
@@ -45,7 +45,7 @@ pub use bot_view::{ChatBotStatus, ChatBotView, chat_bots};
 /// Time between two comparisons of the running bots with the config.
 const CONFIG_CHECK_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The chat of a fleet: connects the bots of its agents until it is closed.
+/// The chat of a fleet. It connects the bots of the agents until it is closed.
 #[derive(Debug)]
 pub struct ChatService {
     stop: watch::Sender<bool>,
@@ -116,7 +116,7 @@ async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Starts and stops bots, so that exactly the bots of the config run.
+/// Starts and stops bots, so that the running bots are those of the config.
 async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>) {
     let config = context.config();
     let wanted = bots_of(&config.roster, &config.sources);
@@ -127,7 +127,7 @@ async fn adapt(context: &Arc<ChatContext>, running: &mut Vec<RunningBot>) {
     for (settings, agents) in wanted {
         if let Some(one) = running.iter().find(|one| one.settings == settings) {
             one.bot.set_agents(agents);
-            // The config was read again, and a person may have corrected what the platform refused.
+            // The config was read again, so a person may have corrected the reason of a refusal.
             one.bot.retry.notify_one();
             continue;
         }

@@ -11,16 +11,16 @@ use super::bot::Bot;
 use super::context::ChatContext;
 pub(super) use crate::chat_bots::{post_key, wait_after};
 
-/// Number of tries of a post that nobody waits for.
+/// Maximum number of tries of a reply.
 const MAX_POST_TRIES: u32 = 5;
 
-/// A reply that is posted once, whenever it is tried.
+/// A reply that is posted once, even if it is tried several times.
 #[derive(Debug)]
 pub(super) struct ChatReply<'a> {
     pub(super) place: ChatPlace,
     /// Id of the message to which this is a reply.
     pub(super) reply_to: Option<String>,
-    /// What identifies the reply.
+    /// Parts that together identify the reply.
     pub(super) key: &'a [&'a str],
     /// Time before which the reply was not posted.
     pub(super) first_tried_at: Timestamp,

@@ -1,4 +1,4 @@
-//! Why a message starts no job, and what its author is told.
+//! The reasons why a message starts no job, and the texts for its author.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,10 +27,10 @@ use crate::fleet::FleetError;
 use crate::schedule_view::{REFUSED_MESSAGE, message_in_words};
 use cowhand_store::{ReceivedChatMessage, StoreError, audit};
 
-/// Time within which an author is told the same refusal once in a channel.
+/// Time in which an author is told the same refusal in a channel only once.
 const SAME_REFUSAL_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// Why a message starts no job.
+/// Reason why a message starts no job.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Access(RefusalReason),
@@ -50,7 +50,7 @@ pub(super) enum Refusal {
     Fleet(Box<FleetError>),
 }
 
-/// The last refusals that were posted, so that nobody can make the bot post without end.
+/// The last refusals that were posted. They limit how many refusals one person can cause.
 #[derive(Debug, Default)]
 pub(super) struct PostedRefusals(Mutex<HashMap<PostedRefusal, Timestamp>>);
 
@@ -58,8 +58,8 @@ pub(super) struct PostedRefusals(Mutex<HashMap<PostedRefusal, Timestamp>>);
 type PostedRefusal = (AgentName, String, String, &'static str);
 
 impl PostedRefusals {
-    /// Returns whether the author is to be told this refusal now. A failed transcription is always told, because the
-    /// author may try again.
+    /// Returns whether the author has to be told this refusal now. The author of a voice message is always told that
+    /// its transcription failed, because the author may try again.
     fn is_new(&self, agent: &AgentName, message: &ChatMessage, refusal: &Refusal, now: Timestamp) -> bool {
         if matches!(refusal, Refusal::VoiceFailed { .. }) {
             return true;
@@ -75,8 +75,8 @@ impl PostedRefusals {
 }
 
 impl Refusal {
-    /// Records the refusal in the ledger, and tells the author why the message starts no job, unless the author was told
-    /// the same a moment ago.
+    /// Records the refusal in the ledger, and tells the author why the message starts no job. Does not tell the author
+    /// again if the author was told the same shortly before.
     pub(super) async fn post(
         &self,
         context: &ChatContext,
@@ -102,7 +102,7 @@ impl Refusal {
         Ok(())
     }
 
-    /// Records a firing that was skipped for the message, so that `why` explains it.
+    /// Records a skipped firing for the message, so that `why` explains the refusal.
     async fn record(
         &self,
         context: &ChatContext,

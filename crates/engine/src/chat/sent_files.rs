@@ -17,7 +17,7 @@ use cowhand_system::remove::missing_is_ok;
 pub(super) struct SentFiles {
     /// Files in the order of the lines after which they are posted.
     files: Vec<SentFile>,
-    /// Number of files of this node at the last read of the store; none before the first read.
+    /// Number of files that agents on this node had sent at the last read of the store; none before the first read.
     seen: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl OutputPosts<'_, '_> {
             post.key = posting.post_key(&format!("{part} refused"));
             post.text = texts::file_not_posted(&file.name, &reason, platform);
             post.files.clear();
-            // A refusal is logged.
+            // `post_until_done` logs a refusal.
             posting.post_until_done(&post).await.ok();
         }
         if posting.has_no_chat {

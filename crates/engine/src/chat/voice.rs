@@ -27,7 +27,7 @@ const TRANSCRIPTION_TIME: Duration = Duration::from_mins(1);
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 const MAX_REASON_CHARS: usize = 300;
 
-/// Why a voice message has no transcript. The text contains no key.
+/// Reason why a voice message has no transcript. The text contains no key.
 #[derive(Debug, thiserror::Error)]
 enum TranscriptionError {
     #[error("the environment variable {0} with the key of the transcription service is not set")]

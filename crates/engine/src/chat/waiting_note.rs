@@ -1,4 +1,4 @@
-//! Tells the senders of queued messages their position in the queue, and keeps it true.
+//! Tells the senders of queued messages their position in the queue, and keeps this position up to date.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,15 +23,16 @@ use cowhand_system::panic::restart_on_panic;
 
 /// Time that a message may wait before its sender is told.
 const NOTE_AFTER: SignedDuration = SignedDuration::from_secs(3);
-/// Time between two looks at the waiting messages.
+/// Time between two checks of the waiting messages.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
-/// Number of waiting messages that are looked at.
+/// Maximum number of waiting messages that are read.
 const MAX_WAITING: u32 = 200;
-/// Number of waiting messages of one author in one conversation that have a note. More notes would only delay answers.
+/// Maximum number of waiting messages of one author in one conversation that get a note. More notes would only delay
+/// answers.
 const MAX_NOTES_OF_AUTHOR: u32 = 3;
-/// Number of waiting jobs that are counted.
+/// Maximum number of waiting jobs that are counted.
 const MAX_COUNTED_JOBS: u32 = 1_000;
-/// Number of channels in which notes are posted at the same time.
+/// Maximum number of channels in which notes are posted at the same time.
 const CHANNELS_TOGETHER: usize = 16;
 
 /// Positions that the notes of this process show.
@@ -155,7 +156,8 @@ impl WaitingMessage {
         Ok(())
     }
 
-    /// Corrects the note if the job has started meanwhile, because then its answer may have edited the note before.
+    /// Corrects the note if the job has started meanwhile. In this case, the answer may have edited the note before
+    /// this edit.
     async fn withdraw_if_begun(&self, context: &ChatContext, note: &str) -> Result<(), StoreError> {
         let ChatAnswer { schedule, key, .. } = &self.answer;
         let is_saved = context.store().save_waiting_note(*schedule, key.clone(), note.to_owned()).await?;

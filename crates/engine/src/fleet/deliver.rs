@@ -17,7 +17,7 @@ use cowhand_store::{ChatEdit, Fired, audit};
 
 /// Wait before an edit is tried again while the firing is prepared.
 const PREPARING_PAUSE: Duration = Duration::from_millis(200);
-/// Number of such tries. Meanwhile, the platform sends no other message to the bot.
+/// Maximum number of such tries. The bot receives no other event meanwhile.
 const PREPARING_TRIES: u32 = 10;
 
 /// Result of a delivery. Except for a ping, the delivery is stored.
@@ -106,7 +106,7 @@ impl Fleet {
     }
 
     /// Replaces the text of a chat message whose job has not started. Returns false if the job has started or ended, if
-    /// there is none, or if its firing is being prepared for longer than two seconds.
+    /// there is no job, or if the firing is still being prepared after two seconds.
     pub(crate) async fn edit_delivery(
         &self,
         schedule: ScheduleId,

@@ -1,5 +1,5 @@
-//! Sends files of agents into the chats that their jobs answer: checks and copies a file, and stores that it has to be
-//! posted. The answer posts it (`chat/sent_files.rs`).
+//! Accepts files that agents send into the chats of their jobs: checks and copies a file, and stores that it has to be
+//! posted. `chat/sent_files.rs` posts it.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -24,14 +24,14 @@ use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 
-/// Longest time in which the output that was written before the file is read.
+/// Longest wait until the output that was written before the file is read.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 const READ_POLL: Duration = Duration::from_millis(10);
 
 /// Request of an agent to send a file.
 #[derive(Debug, Clone)]
 pub struct FileToSend {
-    /// The agent's own id of the request.
+    /// Key that the agent has chosen for the request.
     pub key: String,
     /// Path in the working directory.
     pub path: String,
@@ -43,7 +43,7 @@ pub struct FileToSend {
 
 impl Fleet {
     /// Accepts a file of a running attempt for the chat that its job answers. Returns the name under which the file is
-    /// posted. A repeated request with the same key sends the file once.
+    /// posted. If a request with the same key is repeated, the file is posted once.
     pub async fn send_file(
         &self,
         job: &JobId,
@@ -85,7 +85,7 @@ impl Fleet {
         Err(refused)
     }
 
-    /// Returns a number that changes whenever a job on this node sends a file.
+    /// Returns the number of files that jobs on this node have sent since the start of the daemon.
     pub fn sent_files(&self) -> u64 {
         self.engine.sent_files.load(Ordering::Acquire)
     }
@@ -134,8 +134,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the number of lines that the job's output has when everything is read that the agent wrote before it sent
-    /// the file. Waits for that, but not long: an agent may leave a line without its end.
+    /// Waits until the output that the agent wrote before it sent the file is read, and returns the number of lines of
+    /// the job's output. The wait is limited, because an agent may never end a line.
     async fn lines_before(&self, job: &Job, written: u64) -> u64 {
         let attempt = Attempt::new(self.state_folder().path(), job.id(), job.attempts());
         let give_up_at = Instant::now() + READ_TIMEOUT;
@@ -150,7 +150,7 @@ impl Fleet {
     }
 }
 
-/// Returns how much the agent has written to its standard output.
+/// Returns the number of bytes that the agent has written to its standard output.
 fn written_bytes(attempt: &Attempt) -> u64 {
     attempt.stdout().metadata().map_or(0, |about| about.len())
 }

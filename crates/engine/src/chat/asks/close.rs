@@ -1,4 +1,4 @@
-//! Shows in the posts of an ask who answered it, however it was answered.
+//! Shows in the last post of an ask who answered it. This does not depend on how it was answered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use cowhand_store::{ChatAsk, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::restart_on_panic;
 
-/// Shortest time between two looks at the posted asks.
+/// Shortest time between two checks of the posted asks.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// Longest time between two looks.
+/// Longest time between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Asks whose edit failed: the number of failures, and the time of the next try.

@@ -1,8 +1,8 @@
 //! Asks of agents that are posted and answered in a chat.
 //!
 //! The node that runs the job posts its open asks between the posts of its output ([`post`]). A person answers with a
-//! button ([`press`]) or a message ([`reply`]). However an ask is answered, its last post then shows the answer in place
-//! of the buttons ([`close`]).
+//! button ([`press`]) or a message ([`reply`]). When an ask has been answered, in the chat or elsewhere, its last post
+//! shows the answer in place of the buttons ([`close`]).
 
 pub(super) mod close;
 pub(super) mod post;
@@ -40,7 +40,7 @@ fn buttons_of(ask: &Ask) -> Vec<Button> {
 }
 
 impl ChatContext {
-    /// Returns whether the agent talks through this bot.
+    /// Returns whether the agent uses this bot.
     fn is_bot_of(&self, bot: &Bot, agent: &AgentName) -> bool {
         self.bot_of(agent, bot.platform).is_some_and(|own| own.key == bot.key)
     }

@@ -19,15 +19,15 @@ use cowhand_system::fault;
 /// Time after which an ask is posted even if the agent continues to write.
 const MAX_WAIT_FOR_QUIET: Duration = Duration::from_secs(3);
 
-/// Decides when the asks of a job are posted: after the output that the agent wrote before it asked. Output arrives a
-/// little later than an ask, so an ask waits until no output has arrived for one tick.
+/// Decides when the asks of a job are posted: after the output that the agent wrote before it asked. Output arrives
+/// slightly later than an ask. Therefore an ask waits until no output has arrived for one tick.
 #[derive(Debug, Default)]
 pub(in crate::chat) struct AskWatch {
     /// Number of ticks since the last line of output.
     quiet_ticks: u32,
-    /// Last change of the store that was looked at.
+    /// Last change of the store that was checked.
     seen: Option<i64>,
-    /// Time since which an ask is known that is not posted.
+    /// Time at which an ask that is not posted was first found.
     unposted_since: Option<Instant>,
     is_waiting: bool,
 }
@@ -42,7 +42,7 @@ impl AskWatch {
         self.quiet_ticks = 0;
     }
 
-    /// Posts new asks if it is time.
+    /// Posts new asks if the output before them is posted, or if they have waited too long.
     pub(in crate::chat) async fn tick(
         &mut self,
         posting: &mut Posting<'_>,
@@ -72,7 +72,8 @@ impl AskWatch {
 }
 
 impl Posting<'_> {
-    /// Posts the open asks of a job that are not posted yet, and the rest of those whose posts were interrupted.
+    /// Posts the open asks of a job that are not posted yet, and the missing posts of asks whose posting was
+    /// interrupted.
     pub(in crate::chat) async fn post_asks(&mut self, job: &JobId) -> Result<(), StoreError> {
         let asks = self.context.store().asks_of(job.clone()).await?;
         for (ask, posted) in self.unposted(asks).await? {
@@ -81,7 +82,7 @@ impl Posting<'_> {
         Ok(())
     }
 
-    /// Returns the asks that have to be posted, with what is posted of them.
+    /// Returns the asks that have to be posted, each with the posts that have already been made.
     async fn unposted(&self, asks: Vec<Ask>) -> Result<Vec<(Ask, PostedAsk)>, StoreError> {
         let Some(first) = asks.first() else { return Ok(Vec::new()) };
         let known = self.context.store().chat_asks_of(first.job.clone()).await?;
@@ -135,7 +136,8 @@ impl Posting<'_> {
                 files: file.into_iter().collect(),
             };
             let Ok(message) = self.post_until_done(&post).await else {
-                // The platform refuses the post, and would refuse it again. The ask can be answered elsewhere.
+                // The platform refuses the post, and would refuse it again. People can still answer the ask outside the
+                // chat.
                 return store.close_chat_ask(ask.id.clone()).await;
             };
             fault::point("chat_ask_posted");

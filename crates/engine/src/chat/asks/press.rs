@@ -17,13 +17,13 @@ use crate::fleet::FleetError;
 use cowhand_store::{StoreError, audit};
 use cowhand_system::fault;
 
-/// Time for the record of a post whose button is pressed as soon as it is there.
+/// Longest wait until a post is recorded whose button was pressed immediately after the post was made.
 const RECORD_TIME: Duration = Duration::from_secs(5);
-/// Time between two looks at the record.
+/// Time between two checks of the record.
 const RECORD_PAUSE: Duration = Duration::from_millis(50);
 
-/// Answers an ask on behalf of the presser, and returns the text for the presser. Anybody can send any press, so every
-/// part of it is checked.
+/// Answers an ask on behalf of the presser, and returns the text for the presser. Checks every part of the press,
+/// because anybody can send any press.
 pub(in crate::chat) async fn answer(
     context: &ChatContext,
     bot: &Bot,
@@ -95,9 +95,9 @@ async fn pressed_ask(
     Ok(context.shown_ask(id).await?.map_or(PressedAsk::Unknown, |ask| PressedAsk::Known(Box::new(ask))))
 }
 
-/// Result of a person's try to answer an ask.
+/// Result of the answer of a person to an ask.
 pub(super) struct GivenAnswer {
-    /// True if this answer of the person is the one that counts.
+    /// True if the ask was closed by an answer of this person.
     pub(super) counts: bool,
     /// Text for the person.
     pub(super) text: String,
@@ -124,7 +124,8 @@ impl ChatContext {
             Err(error) => return Err(error),
         }
         let Some(ask) = self.shown_ask(id).await? else { return given(false, texts::ask_unknown()) };
-        // The person may have answered before, for example if the daemon was killed after that.
+        // An earlier answer of the same person counts too. For example, the daemon was killed after it had stored the
+        // answer.
         if is_answered_by(&ask, &user.id) {
             return given(true, texts::ask_closed(&ask, platform).unwrap_or_default());
         }

@@ -15,16 +15,16 @@ use super::super::posts::ChatReply;
 use cowhand_store::{ReceivedChatMessage, StoreError};
 use cowhand_system::fault;
 
-/// What a message means for the open asks of its conversation.
+/// Meaning of a message for the open asks of its conversation.
 enum ReplyMeaning {
-    /// It has nothing to do with an ask.
+    /// The message is not meant for an ask.
     Other,
     NoAnswer(Ask, NoAnswerReason),
     Answer(Ask, AskAnswer),
 }
 
-/// Takes a message as the answer to an open ask of its conversation. Returns false if it is none; the message then
-/// becomes a job, and its author is told why.
+/// Answers an open ask of the conversation, if the message is an answer. Returns false if it is not; the message then
+/// becomes a job. If the message may have been meant as an answer, its author is told why it is none.
 pub(in crate::chat) async fn answer_by_reply(
     context: &ChatContext,
     bot: &Bot,
@@ -46,7 +46,7 @@ pub(in crate::chat) async fn answer_by_reply(
             fault::point("chat_ask_reply_recorded");
             let answered = context.answer_ask(bot.platform, &message.author, &ask.id, answer).await;
             let answered = answered.map_err(HandleError::Fleet)?;
-            // The post of the ask shows an answer that counts.
+            // If the answer counts, the post of the ask shows it.
             if !answered.counts {
                 tell(context, bot, received, answered.text).await;
             }
@@ -82,7 +82,7 @@ async fn meaning(
         asks.retain(|(ask, _)| ask.agent == named);
     }
     let Some((first, _)) = asks.first().cloned() else { return Ok(ReplyMeaning::Other) };
-    // In a channel, people also write about other things.
+    // In a channel, people also write about other things, so a message there has to be a reply.
     let mut is_addressed = message.place.thread.is_some() || message.place.is_direct;
     if let Some(replied) = &message.reply_to {
         asks.retain(|(_, messages)| messages.contains(replied));

@@ -1,4 +1,5 @@
-//! `jobs`: the last jobs of the agent. Prompts and results are not shown, because they can be from other conversations.
+//! `jobs`: the last jobs of the agent. Prompts and results are not shown, because they may belong to other
+//! conversations.
 
 use cowhand_core::budget::cost_in_words;
 use cowhand_core::chat::ChatPlatform;

@@ -1,7 +1,8 @@
 //! Commands of people in a chat: slash commands and messages that begin with `!`.
 //!
-//! A command acts with its sender as the actor, and once, even if it is handled again: what it acts on is decided and
-//! stored before it acts, under the id of the slash command or of the message.
+//! The sender of a command is the actor of its events. A command acts once, even if it is handled again. For this, the
+//! id of the slash command or of the message identifies its effect: what the command stops is stored under this id
+//! before it acts, and the key of a new firing contains this id.
 
 mod agent_settings;
 mod jobs;
@@ -60,7 +61,7 @@ struct UsedCommand<'a> {
     addressee: &'a Addressee,
 }
 
-/// Answers a slash command. Returns the text for its sender.
+/// Executes a slash command, and returns the text for its sender.
 pub(super) async fn answer_call(context: &ChatContext, bot: &Bot, call: &CommandCall) -> String {
     let target = parse_call(bot.platform, &call.name, &call.arguments());
     let id = format!("{} call {}", bot.platform, call.id);
@@ -73,7 +74,7 @@ pub(super) async fn answer_call(context: &ChatContext, bot: &Bot, call: &Command
     context.fleet.redactor().redact(&text).into_owned()
 }
 
-/// Answers a command that was written as a message.
+/// Executes a command that was written as a message, and posts the text for its sender.
 pub(super) async fn answer_message(
     context: &ChatContext,
     bot: &Bot,
@@ -105,7 +106,7 @@ pub(super) async fn answer_message(
 }
 
 impl SentCommand<'_> {
-    /// Does the command, if its sender may talk to an agent here, and returns the text for the sender.
+    /// Executes the command, if its sender may talk to an agent here. Returns the text for the sender.
     async fn answer(self, target: Result<CommandTarget, CommandMistake>) -> Result<String, FleetError> {
         let platform = self.bot.platform;
         let named = target.as_ref().ok().and_then(|target| target.agent.clone());
@@ -127,8 +128,8 @@ impl SentCommand<'_> {
         UsedCommand { sent: self, candidates: &candidates.accepted, addressee }.run(&target.command).await
     }
 
-    /// Returns the agents for which the command can be. A command that names its agent addresses the agent, also in a
-    /// channel in which the agent only answers mentions.
+    /// Returns the agents to which the command may be addressed. A command that names its agent is addressed to the
+    /// agent, even in a channel in which the agent only answers mentions.
     async fn candidates(&self, is_agent_named: bool) -> Result<Candidates, StoreError> {
         match self.received {
             Some(received) if !is_agent_named => {
@@ -138,9 +139,9 @@ impl SentCommand<'_> {
         }
     }
 
-    /// Chooses the agent: the agent that the command names, else the agent of the thread, else the first agent that
-    /// answers here. Returns a text for the sender if a command that changes something names no agent, and there are
-    /// several.
+    /// Chooses the agent: the agent that the command names, else the agent of the thread, else the only agent with the
+    /// schedule that the command names, else the first agent that answers here. Returns a text for the sender if
+    /// several agents answer here, and a command that changes something decides for none of them.
     fn choose<'a>(
         &self,
         candidates: &'a Candidates,
@@ -235,7 +236,7 @@ impl UsedCommand<'_> {
         is_operator(&self.addressee.chat.access, self.sent.user)
     }
 
-    /// Returns the text from which the session key of the conversation is made.
+    /// Returns the text from which the session key of the conversation is derived.
     async fn chat(&self) -> Result<String, StoreError> {
         self.addressee.conversation.chat(self.store(), self.agent_name()).await
     }

@@ -20,8 +20,8 @@ pub(super) fn only_owner<'a>(candidates: &'a [Addressee], name: &str) -> Option<
     owners.next().filter(|_| owners.next().is_none())
 }
 
-/// Finds a job of one of the agents. Jobs of other agents are as unknown as jobs that do not exist. Returns a text for
-/// the sender if there is no such job, or if there are several.
+/// Finds a job of one of the agents. A job of another agent counts as a job that does not exist. Returns a text for the
+/// sender if there is no such job, or if there are several.
 pub(super) async fn find_job(
     store: &Store,
     candidates: &[Addressee],

@@ -19,7 +19,7 @@ impl UsedCommand<'_> {
         let last = self.store().chat_answers_of_conversation(agent, conversation, 1).await?;
         let Some(last) = last.into_iter().next() else { return Ok(texts::nothing_to_retry()) };
         let delivery = self.delivery(&last.origin).await?;
-        // If the same command was handled before, it may have been interrupted before it had fired.
+        // If the same command was handled before, it may have been interrupted before it fired.
         let is_repeated = last.key == Delivery::Chat(delivery.clone()).occurrence().key(0);
         if !is_repeated && let Some(text) = self.why_not(&last).await? {
             return Ok(text);
@@ -39,8 +39,8 @@ impl UsedCommand<'_> {
         })
     }
 
-    /// Returns the message as it is delivered again. The key of its firing is made from the command. Its author stays
-    /// the same, because trust depends on who wrote the text.
+    /// Returns the delivery of the repeated message. The key of its firing is derived from the id of the command. The
+    /// author stays the same, because trust depends on who wrote the text.
     async fn delivery(&self, origin: &AnswerOrigin) -> Result<Message, FleetError> {
         let details = MessageDetails { conversation: Some(self.chat().await?), ..origin.details.clone() };
         Ok(Message {

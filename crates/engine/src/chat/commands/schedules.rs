@@ -13,7 +13,8 @@ use crate::fleet::{FleetError, TriggerRequest, Triggered};
 use crate::schedule_view::{ScheduleView, schedules_of_agent};
 use cowhand_store::audit;
 
-/// Time for which a message waits for the preparation of a firing. Later messages of the channel wait meanwhile.
+/// Longest time for which the answer to a command in a message waits for the preparation of a firing. Later messages of
+/// the channel wait meanwhile.
 const PREPARE_WAIT: Duration = Duration::from_secs(3);
 /// Number of schedules that are listed.
 const MAX_LISTED_SCHEDULES: usize = 25;
@@ -62,7 +63,7 @@ impl UsedCommand<'_> {
         Ok(texts::schedule_fired(&self.full_name(schedule), job, self.platform()))
     }
 
-    /// Returns the answer about a firing whose preparation takes long.
+    /// Returns the answer about a firing that is still being prepared.
     async fn still_prepared(&self, schedule: &Schedule, key: &str) -> Result<String, FleetError> {
         let firing = self.store().firing(schedule.id, Occurrence::Manual(key).key(0)).await?;
         Ok(match firing {

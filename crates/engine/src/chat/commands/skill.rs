@@ -70,8 +70,8 @@ impl UsedCommand<'_> {
         skills_of(self.addressee, &self.context().config().writable).await
     }
 
-    /// Returns the message to the agent. A slash command is seen only by its sender, so the bot posts what is used, and
-    /// the answer is a reply to this post. Returns none if it cannot be posted.
+    /// Returns the message to the agent. Only the sender sees a slash command, so the bot posts which skill is used,
+    /// and the answer is a reply to this post. Returns none if the platform does not accept the post.
     async fn message_for(&self, skill: &ChatSkill, input: Option<&str>) -> Option<ReceivedChatMessage> {
         let text = skill_request(&skill.name, input);
         if let Some(received) = self.sent.received {

@@ -14,13 +14,14 @@ use tracing::debug;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::blocking::run_blocking;
 
-/// Folders with skills, below the directory of the agent. The first skill of a name counts.
+/// Folders with skills, below the directory of the agent. If several folders have a skill with the same name, the first
+/// folder counts.
 const SKILL_FOLDERS: [&str; 3] = [".claude/skills", ".codex/skills", "skills"];
 const SKILL_FILE: &str = "SKILL.md";
-/// Part of a file that is read for the description.
+/// Number of bytes of a file that are read for the description.
 const MAX_SKILL_BYTES: u64 = 64 << 10;
 const MAX_DESCRIPTION_CHARS: usize = 120;
-/// Maximum number of folders that are looked at.
+/// Maximum number of folders that are read.
 const MAX_SKILL_FOLDERS: usize = 500;
 
 /// Returns the skills in the directory of an agent, sorted by name.

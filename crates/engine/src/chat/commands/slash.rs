@@ -13,7 +13,7 @@ use super::skill::skills_of;
 /// Commands that a bot without skills does not have.
 const SKILL_COMMANDS: [&str; 2] = ["skill", "skills"];
 
-/// Returns the slash commands of a bot. Each name of a command is a slash command.
+/// Returns the slash commands of a bot. A command has one slash command for its name and one for each alias.
 pub(in super::super) fn slash_commands(has_skills: bool) -> Vec<SlashCommand> {
     let of_bot = COMMANDS.iter().filter(|command| has_skills || !SKILL_COMMANDS.contains(&command.name));
     of_bot.flat_map(slash_commands_of).collect()

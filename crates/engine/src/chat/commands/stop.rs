@@ -1,4 +1,4 @@
-//! `stop`: which job a person may stop, and stopping it.
+//! `stop`: chooses what a person may stop, and stops it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use super::{UsedCommand, names};
 use crate::fleet::FleetError;
 use cowhand_store::{CancelOutcome, audit};
 
-/// What a command stops. The text is stored, so that a repeated command stops nothing else.
+/// Target of the command. Its text form is stored, so that a repeated command stops nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum StopTarget {
     Job(JobId),
@@ -94,9 +94,9 @@ impl UsedCommand<'_> {
         }))
     }
 
-    /// Returns what `stop` without a job means: the sender's own running job, else the sender's newest message that
-    /// waits, else the running job of somebody else, else the newest message of somebody else that waits. The last two
-    /// are only for operators.
+    /// Returns the target of `stop` without a job: the sender's own running job, else the sender's newest waiting
+    /// message, else the running job of somebody else, else the newest waiting message of somebody else. Only operators
+    /// may stop the last two.
     async fn target_here(&self) -> Result<Result<StopTarget, String>, FleetError> {
         let live = live_answers(self.store(), self.agent_name(), &self.addressee.conversation.name).await?;
         let user = &self.sent.user.id;
@@ -124,7 +124,7 @@ impl UsedCommand<'_> {
             self.context().fleet.nudge();
             return Ok(texts::cancelled(None, self.platform()));
         }
-        // The firing may have got its job meanwhile.
+        // The firing may have a job now.
         let firing = self.store().firing(schedule, key).await?;
         match firing.and_then(|firing| firing.job) {
             Some(job) => stop_job(self.context(), self.sent.actor(), job).await,

@@ -7,7 +7,7 @@ use cowhand_core::job::{Job, JobUsage};
 use super::UsedCommand;
 use crate::fleet::FleetError;
 
-/// Number of messages whose jobs are counted.
+/// Maximum number of messages whose jobs are counted.
 const MAX_COUNTED_MESSAGES: u32 = 200;
 
 impl UsedCommand<'_> {

@@ -23,7 +23,7 @@ const FIRINGS_OF_AGENT: u32 = 1;
 /// Number of schedules of an agent that are explained.
 const MAX_SCHEDULES: usize = 10;
 
-/// What is needed to explain schedules and jobs.
+/// Data that the explanations of schedules and jobs need.
 struct Facts {
     roster: std::sync::Arc<Roster>,
     snapshot: Snapshot,
