@@ -192,7 +192,8 @@ impl Message {
     }
 }
 
-/// Returns the descriptions of files for the prompt. The short ones come first, so that a long text cannot displace them.
+/// Returns the descriptions of files for the prompt. Descriptions of one line come first, so that they are kept if a
+/// long text has to be cut.
 fn descriptions(files: &[AttachedFile]) -> String {
     let mut descriptions: Vec<&str> = files.iter().map(|file| file.description.as_str()).collect();
     descriptions.sort_by_key(|description| description.contains('\n'));

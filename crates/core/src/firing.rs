@@ -78,7 +78,7 @@ impl Dispatch<'_> {
         NewFiring { schedule: self.schedule.id, key, due: now, decision, note }
     }
 
-    /// Decides what happens to a due time, after the planner.
+    /// Decides what happens to a due time about which the planner has decided.
     pub fn clock_firing(&self, key: FiringKey, planned: DueOutcome, now: Timestamp) -> NewFiring {
         let DueOutcome { due, outcome, by_misfire, after_hours } = planned;
         let schedule = self.schedule;

@@ -4,8 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Url;
 
-/// Returns the host of a web address that names this machine or its private network without a name lookup: by an
-/// address in any notation, or as `localhost`.
+/// Returns the host of a web address if the host is private as it is written: a private IP address in any notation, or
+/// `localhost`. Looks up no names.
 pub fn private_host_as_written(address: &str) -> Option<String> {
     let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     let shown = url.host_str()?;

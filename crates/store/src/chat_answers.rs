@@ -51,19 +51,19 @@ pub struct ChatAnswer {
     pub key: FiringKey,
     pub agent: AgentName,
     pub origin: AnswerOrigin,
-    /// Conversation whose answers are posted one after the other.
+    /// Conversation of the message. The answers of a conversation are posted one after the other.
     pub conversation: String,
     pub created_at: Timestamp,
     pub progress: AnswerProgress,
-    /// Id of the message that says that the sender has to wait.
+    /// Id of the waiting note; empty if the platform has refused the note.
     pub waiting_note: Option<String>,
-    /// Node that has posted last.
+    /// Node that made the last post.
     pub node: Option<String>,
 }
 
 impl Store {
-    /// Adds an open answer, before the firing. Does nothing if there is one already. After a downtime, `bot` looks for
-    /// messages in the place of the answer.
+    /// Adds an open answer, before the firing. Does nothing if the answer exists. Also records the place of the answer
+    /// for the inbox `bot`, so that missed messages are read there after a downtime.
     pub async fn open_chat_answer(&self, answer: ChatAnswer, bot: Option<String>) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -97,7 +97,7 @@ impl Store {
         rows.await?.iter().map(conversation).collect()
     }
 
-    /// Returns the oldest answer of a conversation that is not complete.
+    /// Returns the oldest incomplete answer of a conversation.
     pub async fn first_open_chat_answer(
         &self,
         agent: AgentName,
@@ -112,7 +112,7 @@ impl Store {
         .await
     }
 
-    /// Returns the oldest answers that were added before this time and have not begun.
+    /// Returns at most `limit` answers that were added before this time and have not begun, the oldest first.
     pub async fn waiting_chat_answers(
         &self,
         before: Timestamp,
@@ -149,7 +149,7 @@ impl Store {
         .await
     }
 
-    /// Replaces the message that an open answer answers, after its author has edited it.
+    /// Replaces the message of an open answer, after the author of the message has edited it.
     pub async fn edit_chat_answer(
         &self,
         schedule: ScheduleId,
@@ -202,7 +202,8 @@ impl Store {
         rows.await?.iter().map(read).collect()
     }
 
-    /// Returns how many messages of an author an agent has accepted since this time, and when it accepted the first.
+    /// Returns the number of messages of an author that an agent has accepted since this time, and the time of the
+    /// first one.
     pub async fn chat_messages_of_author(
         &self,
         author: String,
@@ -229,7 +230,7 @@ impl Store {
         rows.await?.iter().map(|row| row.parse("job_id")).collect()
     }
 
-    /// Records the message that says that the sender has to wait. Returns false if the answer has begun or ended.
+    /// Records the waiting note of an answer. Returns false if the answer has begun or ended.
     pub async fn save_waiting_note(
         &self,
         schedule: ScheduleId,
@@ -261,7 +262,7 @@ impl Store {
         .await
     }
 
-    /// Ends an answer: nothing more is posted.
+    /// Ends an answer. Nothing more is posted for it.
     pub async fn end_chat_answer(
         &self,
         schedule: ScheduleId,

@@ -30,7 +30,7 @@ pub struct ChatAsk {
 }
 
 impl Store {
-    /// Saves which posts of an ask are made: before each post, and after it.
+    /// Saves which posts of an ask have been made. Call this before each post and after it.
     pub async fn save_chat_ask(&self, ask: AskId, posted: PostedAsk) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -41,7 +41,7 @@ impl Store {
         .await
     }
 
-    /// Returns an ask if it was posted in a chat.
+    /// Returns the posts of an ask; `None` if it was not posted in a chat.
     pub async fn chat_ask(&self, ask: AskId) -> Result<Option<ChatAsk>, StoreError> {
         let row = self.read(move |tx| {
             Box::pin(async move { tx.one(CHAT_ASK, args![ask.job.as_str(), ask.number]).await })
@@ -72,7 +72,7 @@ impl Store {
         .await
     }
 
-    /// Records the message that answers an ask, before the answer.
+    /// Records the message that answers an ask. Call this before the answer is stored.
     pub async fn save_ask_reply(&self, ask: AskId, message: String) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Bots on chat platforms: which node is connected for a bot, and the state of its connection.
+//! Bots on chat platforms: the node that has the lease of each bot, and the state of its connection.
 
 use cowhand_core::chat::ChatPlatform;
 use cowhand_core::id::AgentName;
@@ -30,7 +30,7 @@ statements! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ChatBotState {
-    /// Not connected now, with the reason if there is one.
+    /// Not connected now. `problem` is the reason, if it is known.
     Connecting { problem: Option<String> },
     /// Connected as this account.
     Connected { account: String },
@@ -40,7 +40,7 @@ pub enum ChatBotState {
     Stopped,
 }
 
-/// A bot with the node that is connected for it.
+/// A bot with the node that has its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatBotRecord {
     /// Key of the bot, which contains no secret.
@@ -49,7 +49,7 @@ pub struct ChatBotRecord {
     pub platform: ChatPlatform,
     pub agents: Vec<AgentName>,
     pub state: ChatBotState,
-    /// Time since which the state is what it is.
+    /// Time of the last change of the state.
     pub changed_at: Timestamp,
     /// End of the node's lease.
     pub until: Timestamp,
@@ -87,7 +87,7 @@ impl Store {
         .await
     }
 
-    /// Records the state of a connection of this node.
+    /// Records the state of the connection of this node. Does nothing if another node has the lease.
     pub async fn set_chat_bot_state(
         &self,
         bot: String,

@@ -1,5 +1,5 @@
-//! Commands of people in chats that act on something. What a command acts on is decided once, so that a command that is
-//! delivered or handled again acts only once.
+//! Commands in chats that stop a job or reset a conversation. The target of a command is stored before the command
+//! acts, so that a command that is delivered or handled again acts only once.
 
 use cowhand_core::id::AgentName;
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ statements! {
 }
 
 impl Store {
-    /// Records what a command acts on. Returns the target with which it was recorded first.
+    /// Records the target of a command. Returns the target that was recorded first for this command.
     pub async fn decide_chat_call(
         &self,
         call: String,
@@ -35,14 +35,14 @@ impl Store {
         .await
     }
 
-    /// Returns what a command acts on, if it was decided.
+    /// Returns the recorded target of a command; `None` if there is none.
     pub async fn chat_call(&self, call: String) -> Result<Option<String>, StoreError> {
         let row = self.read(move |tx| Box::pin(async move { tx.one(CHAT_CALL_TARGET, args![call]).await }));
         row.await?.map(|row| row.get("target")).transpose()
     }
 
-    /// Resets the session of a conversation on a command: later jobs of the agent start a new session there. Returns
-    /// false if the same command has done this before.
+    /// Resets the session of a conversation because of a command: later jobs of the agent start a new session there.
+    /// Returns false, without a reset, if the same command has done this before.
     pub async fn reset_chat(
         &self,
         call: String,

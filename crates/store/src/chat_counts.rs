@@ -15,7 +15,7 @@ statements! {
     UNHANDLED_CHAT_MESSAGES = same "select bot, count(*) as messages from chat_messages where body is not null group by bot";
 }
 
-/// Chat answers and messages that are not done.
+/// Numbers of incomplete answers and unhandled messages of chats.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChatCounts {
     /// Number of answers that are not complete, by agent and platform.

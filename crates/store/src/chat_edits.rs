@@ -20,7 +20,7 @@ statements! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatEdit {
     Replaced,
-    /// A node prepares the firing with the old text now. Try again when it is prepared.
+    /// A node is preparing the firing with the old text. Try again when the firing is prepared.
     Preparing,
     /// The job has started or ended, or there is none.
     TooLate,

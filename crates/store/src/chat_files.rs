@@ -25,7 +25,7 @@ pub struct SentFile {
     pub job: JobId,
     /// Number of the file within the job, counted from 1.
     pub number: u32,
-    /// The agent's own id of the request.
+    /// Key that the agent has chosen for the request.
     pub key: String,
     /// Node that has the content.
     pub node: String,

@@ -38,11 +38,11 @@ pub struct ReceivedChatMessage {
     pub message: ChatMessage,
 }
 
-/// A channel or thread in which a bot has received messages.
+/// A channel or thread in which a bot has received or answered messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenChatChannel {
     pub place: ChatPlace,
-    /// Time of the newest stored message.
+    /// Time of the newest message or answer.
     pub sent_at: Timestamp,
 }
 
@@ -82,8 +82,7 @@ impl Store {
         rows.await?.iter().map(|row| row.get("channel")).collect()
     }
 
-    /// Returns the id of the message of a channel that is handled next: of those that are not handled yet, the one that
-    /// was sent first.
+    /// Returns the id of the message of a channel that is handled next: the unhandled message that was sent first.
     pub async fn first_open_chat_message(
         &self,
         bot: String,
@@ -159,7 +158,7 @@ impl Store {
     }
 }
 
-/// Records that a place has a message of this time.
+/// Records the time of a message or an answer in a place, if it is the newest one.
 pub(super) async fn note_channel(
     tx: &mut Tx<'_>,
     bot: &str,

@@ -55,7 +55,7 @@ impl OriginMessage {
 }
 
 impl fmt::Display for OriginMessage {
-    /// Writes `Ann (UANN) on slack in C1`.
+    /// Writes the author and the place, for example `Ann (UANN) on slack in C1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on {} in {}", self.author_in_words(), self.platform, self.channel)
     }

@@ -35,7 +35,7 @@ impl SavedFolder {
 }
 
 impl Attempt {
-    /// Records the folder, before it is made.
+    /// Records the folder. Call this before the folder is created.
     pub fn record_saved_folder(&self, saved: &SavedFolder) -> io::Result<()> {
         self.make_folder()?;
         self.write(SAVED_FILE, saved)

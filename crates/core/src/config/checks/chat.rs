@@ -15,7 +15,7 @@ use crate::config::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Roster, Schedule};
 use crate::trigger::TriggerConfig;
 
-/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
+/// Keys that the check needs. If one of them is wrong, the check is not made, because it could report errors that do
 /// not exist.
 pub(in crate::config) const NEEDED_KEYS: [&str; 1] = ["chat"];
 
@@ -74,7 +74,8 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Checks whether anybody may talk to the agent, and warns if everybody may although the config does not say so.
+/// Checks whether anybody may talk to the agent. Warns if everybody may talk to it although the config does not set
+/// `everyone`.
 fn check_access(problems: &mut Problems, written: &Written<'_>, chat: &PlatformChat) {
     let (platform, access) = (written.platform, &chat.access);
     let answers_in_channels =

@@ -10,8 +10,8 @@ use crate::roster::Agent;
 /// Keys that the check needs.
 pub(in crate::config) const NEEDED_KEYS: [&str; 1] = ["hooks"];
 
-/// Refuses webhooks whose address is never reached, because it is not public as it is written. herdctl sends such
-/// webhooks, so in its fleets this is only a warning.
+/// Reports webhook hooks that always fail, because their address is private as it is written. herdctl sends requests to
+/// such addresses, so in its fleets this is only a warning.
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     for (list, hooks) in [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)] {
         let nodes = draft.node.get("hooks").and_then(|hooks| hooks.get(list));

@@ -1,4 +1,4 @@
-//! Access to the agents of a herdctl fleet in a chat: herdctl has no list of users.
+//! Access to the agents of a herdctl fleet in a chat. herdctl has no list of users.
 
 use crate::shape::Chat;
 
