@@ -1,9 +1,9 @@
 //! A fake Discord in memory: REST API, gateway and files, for one bot.
 //!
-//! It behaves as Discord for what cowhand uses: sessions that can be resumed with the events that were missed, intents,
-//! nonces, mentions, interactions, and Discord's error codes. It differs in these points: people may do everything in
-//! every channel, and an interaction can be answered later than after three seconds, because machines of tests can be
-//! slow. `tests/node/discord.mjs` checks it with discord.js.
+//! It behaves like Discord in everything that cowhand uses: sessions that can be resumed with the missed events,
+//! intents, nonces, mentions, interactions, and Discord's error codes. It differs from Discord in two points. People
+//! may do everything in every channel. An interaction can be answered after more than three seconds, because the
+//! machines of tests can be slow. `tests/node/discord.mjs` checks it with discord.js.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

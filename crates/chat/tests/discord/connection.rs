@@ -18,7 +18,7 @@ fn refused(end: ConnectionEnd) -> String {
     }
 }
 
-/// Returns the texts of the next messages, without the notices that the connection is there again.
+/// Returns the texts of the next messages. Skips the events that report a new connection.
 async fn next_texts(running: &mut Running, count: usize) -> Vec<String> {
     let mut texts = Vec::new();
     while texts.len() < count {

@@ -54,7 +54,7 @@ async fn a_post_whose_answer_is_lost_is_made_once() {
     connector.post(&post_of("k1", "one")).await.unwrap();
     assert_eq!(fake.messages(CHANNEL_ID).len(), 1);
 
-    // No answer arrives in the whole first call.
+    // The platform executes the request of the first call, and answers all its tries with an error.
     fake.fail_after_effect("POST /channels", 4, 502);
     let post = post_of("k2", "two");
     let error = connector.post(&post).await.unwrap_err();
@@ -79,10 +79,10 @@ async fn an_old_post_is_found_in_the_history() {
     }
     let again = connector.post(&post).await.unwrap();
     assert_eq!((again.id, again.is_repeated), (first.id.clone(), true));
-    // The same text as an answer to nothing is another post.
+    // The same text that answers no message is another post.
     let other = connector.post(&Post { reply_to: None, key: "k2".to_owned(), ..post.clone() }).await.unwrap();
     assert_ne!(other.id, first.id);
-    // Messages before the first try are not looked at.
+    // Messages before the first try are not compared.
     fake.forget_nonces();
     let later = Post { first_tried_at: Timestamp::now() + SignedDuration::from_mins(5), ..post };
     assert!(!connector.post(&later).await.unwrap().is_repeated);
@@ -148,7 +148,7 @@ async fn history_returns_the_newest_messages_in_order() {
 async fn downloads_have_a_limit_and_come_only_from_the_platform() {
     let mut running = connected().await;
     running.fake.say_with_file(CHANNEL_ID, USER_ID, "", "big.bin", "", &vec![7; 3 << 20]);
-    // The stated size does not count.
+    // The real size counts, and not the stated size.
     let file = ChatAttachment { bytes: 1, ..running.next_message().await.attachments.remove(0) };
     let download = |url: &str, limit| {
         let file = ChatAttachment { url: url.to_owned(), ..file.clone() };

@@ -28,7 +28,7 @@ async fn announced_end_opens_another_connection_first() {
             .await;
         scene.slack.wait_for_connections(1).await;
         scene.slack.say("C1", "U1", &format!("after {number}"));
-        // No event says that something may be missing.
+        // No event `Connected` arrives, because no message can be missing.
         assert_eq!(scene.next_message().await.text, format!("after {number}"));
         assert!(is_connected(&scene.connector.state().borrow()));
     }
@@ -51,7 +51,7 @@ async fn lost_connection_is_opened_again() {
 async fn silent_connection_counts_as_lost() {
     let mut scene = Scene::start().await;
     scene.slack.freeze_connections();
-    // The clock advances by itself when every task waits.
+    // The paused clock advances when every task waits.
     tokio::time::pause();
     scene.wait_for_state(|state| !is_connected(state)).await;
     tokio::time::resume();

@@ -1,5 +1,5 @@
-//! The connector of Slack against a fake of Slack; the fake against Slack's own clients; and the connector against
-//! another fake.
+//! Tests of the connector of Slack with a fake of Slack, of the fake with Slack's own clients, and of the connector
+//! with another fake.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 

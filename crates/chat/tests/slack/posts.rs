@@ -180,7 +180,7 @@ async fn files_are_shared_once_whatever_answer_is_lost() {
         answer.files = vec![file("a.txt", b"one")];
         slack.fail_after_effect(method, 1);
         connector(&slack.url()).post(&answer).await.unwrap();
-        // Another process repeats it.
+        // Another process repeats the post.
         assert!(connector(&slack.url()).post(&answer).await.unwrap().is_repeated);
         let messages = slack.messages(&channel);
         assert_eq!(messages.len(), 2, "{method}: {messages:#?}");

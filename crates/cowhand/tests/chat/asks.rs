@@ -59,7 +59,8 @@ echo "The answer is $(grep -o '"text":"[^"]*"' "out.$$")"
     )
 }
 
-/// Agents that ask: `coder` for permission, `asker` a question, `hasty` without patience. Nobody may answer `lonely`.
+/// Agents that ask: `coder` asks for permission, `asker` asks a question, `hasty` waits only a short time for the
+/// answer. Nobody may answer `lonely`.
 fn fleet() -> String {
     let operators = everyone(
         &format!(", operators: [{OLGA}, {MAX}], {OUTPUT}"),

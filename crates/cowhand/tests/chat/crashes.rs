@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::reliable::{PRINT_TEXT, helper, to_slack_bot};
 use crate::scene::{ANN, SLACK_CHANNEL, Scene, wait_for_end};
 
-/// Points in the order of the path.
+/// Points at which the daemon is killed, in the order of the path.
 const POINTS: [&str; 8] = [
     "chat_received",
     "chat_answer_opened",
@@ -19,7 +19,7 @@ const POINTS: [&str; 8] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_at_any_point_gives_one_job_and_one_answer() {
-    // A message that was accepted is not counted again when it is handled again.
+    // A message that was accepted does not count again if it is handled again.
     let scene = Scene::new(&helper(PRINT_TEXT, 1, ", rate: {messages: 8, per: 1h}")).await;
     scene.slack.state().acknowledge_within = Duration::from_millis(500);
     for point in POINTS {

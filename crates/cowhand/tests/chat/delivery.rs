@@ -1,4 +1,5 @@
-//! Messages run once and in order. A message to a busy agent waits; until its job starts it can be changed and cancelled.
+//! Messages run once and in order. A message to a busy agent waits. Until its job starts, the message can be edited and
+//! cancelled.
 
 use cowhand_testing::discord::FakeDiscordMessage;
 use cowhand_testing::wait_until;

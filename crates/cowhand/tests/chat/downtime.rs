@@ -8,7 +8,7 @@ use crate::scene::{ANN, SLACK_CHANNEL, Scene};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missed_messages_of_all_places_are_answered_in_order() {
     let scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
-    // Messages from before the bot was there are not answered.
+    // Messages from before the first connection of the bot are not answered.
     scene.mention_on_discord("too early");
     scene.start();
     scene.connected().await;
@@ -25,7 +25,7 @@ async fn missed_messages_of_all_places_are_answered_in_order() {
     scene.wait_until_answered();
     scene.kill_daemon();
 
-    // The channel on Discord never had a message while a daemon was there.
+    // The channel on Discord never got a message while a daemon ran.
     scene.mention_on_discord("missed 1");
     for number in 0..250 {
         scene.slack.say(SLACK_CHANNEL, ANN, &format!("not for the bot {number}"));

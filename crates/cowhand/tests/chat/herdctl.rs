@@ -14,7 +14,7 @@ use crate::sessions::install_claude;
 const CAPTAINS: [&str; 6] = ["kirk", "picard", "sisko", "janeway", "archer", "burnham"];
 /// Ids of the accounts of their bots.
 const CAPTAIN_IDS: [&str; 6] = ["701", "702", "703", "704", "705", "706"];
-/// Another channel on Slack, of the second agent that uses the shared app.
+/// Another channel on Slack, in which the second agent of the shared app answers.
 const SECOND_CHANNEL: &str = "C2";
 
 /// Writes the file of an agent into a folder of its own.
@@ -26,7 +26,8 @@ fn write_agent(scene: &Scene, name: &str, text: &str) {
 
 /// Writes the agents that share the scene's platforms.
 fn write_examples(scene: &Scene, second_channel: &str) {
-    // A mention channel, open direct messages, a schedule, and a notice only if the agent asks for it.
+    // A channel with the mode `mention`, direct messages of everybody, a schedule, and a hook that posts only if the
+    // metadata of the job request it.
     write_agent(
         scene,
         "bot",

@@ -54,7 +54,7 @@ async fn an_answer_survives_a_restart_and_a_reload() {
     scene.wait_for_slack("is disabled, so your message started no job").await;
     run(&scene, &["schedule", "enable", "helper/chat"]);
 
-    // After a restore, nothing that was answered since the backup is answered again.
+    // After a restore, messages that were answered since the backup are not answered again.
     fs::remove_file(scene.root.join("go")).unwrap();
     scene.mention_on_discord("open at the backup");
     scene.wait_for_discord("begun open at the backup").await;
@@ -75,7 +75,7 @@ async fn an_answer_survives_a_restart_and_a_reload() {
         scene.assert_posted_once(text);
     }
 
-    // An agent without its chat is disconnected, and answers again with it.
+    // If the `chat` of an agent is removed, its bot is disconnected. If `chat` is added again, the agent answers again.
     let without = config.lines().filter(|line| !line.contains("chat:")).collect::<Vec<_>>().join("\n");
     scene.write("cowhand.yaml", &format!("{without}\n"));
     run(&scene, &["reload"]);

@@ -58,7 +58,7 @@ async fn another_node_takes_over_the_bots_of_a_killed_node() {
     let holders = || server.ask("select distinct node from chat_bots");
     let first = holders();
     let second = SecondNode::started(&scene);
-    // Both nodes run, and both may run jobs, but only one is connected.
+    // Both nodes run and may start jobs, but only one of them is connected.
     for number in 2..6 {
         scene.mention_on_slack(&format!("message {number}"));
         scene.mention_on_discord(&format!("message {number}"));

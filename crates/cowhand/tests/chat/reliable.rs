@@ -1,4 +1,4 @@
-//! What the stories about faults do with a fleet: they let its daemon die, and count posts.
+//! Functions for the tests of faults: they kill the daemon of a fleet at a point, and count posts.
 
 use cowhand_testing::discord::{self, FakeDiscordMessage};
 use cowhand_testing::slack::BOT_USER;
@@ -41,7 +41,7 @@ impl Scene {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Starts a daemon that dies at a point, and returns its process.
+    /// Starts a daemon that is killed at a point, and returns its process.
     pub(crate) async fn start_doomed(&self, point: &str) -> Pid {
         self.start_with(&[("COWHAND_FAULT", point)]);
         self.connected().await;

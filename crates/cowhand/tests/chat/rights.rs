@@ -1,4 +1,4 @@
-//! Rights and limits: who may talk to an agent, that the text of people stays data, and how much one person may ask.
+//! Rights and limits: who may talk to an agent, that the text of people stays data, and the limits of one person.
 
 use cowhand_testing::discord;
 use cowhand_testing::slack::BOT_USER;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::scene::{ANN, SLACK_CHANNEL, Scene, everyone};
 
 const EVE: &str = "UEVE";
-/// Channel on Slack in which the agent of a story answers every message.
+/// Channel on Slack in which the agent of a test answers every message.
 const AUTO_CHANNEL: &str = "C2";
 /// Third channel on Slack.
 const OTHER_CHANNEL: &str = "C3";

@@ -64,7 +64,7 @@ async fn a_message_reaches_its_agent_and_its_schedule() {
     // In a thread that an agent has answered, the same agent answers without a mention.
     scene.slack.say_in_thread(SLACK_CHANNEL, &second, "UBOB", "and to me");
     said(&scene, &second, "and to me").await;
-    // Threads of other people are left alone.
+    // The agent does not answer in threads of other people.
     let other = scene.slack.say(SLACK_CHANNEL, ANN, "lunch?");
     scene.slack.say_in_thread(SLACK_CHANNEL, &other, "UBOB", "yes, lunch");
     let deploy = scene.slack.say(SLACK_CHANNEL, ANN, &mention("deploy the site"));

@@ -92,7 +92,7 @@ async fn each_conversation_has_its_own_session() {
     is_new(&next(), "Discord");
     scene.discord.say_in_thread(discord::CHANNEL_ID, discord::USER_ID, "in a thread of Discord");
     is_new(&next(), "a thread of its own");
-    // A job by hand continues the session of the agent, which is none of the conversations'.
+    // A job by hand continues the session of the agent, which belongs to no conversation.
     assert_eq!(scene.run(&["trigger", "helper", "--wait"]).code, Some(0));
     let by_hand = next();
     is_new(&by_hand, "a job by hand");

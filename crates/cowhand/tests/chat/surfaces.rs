@@ -1,5 +1,5 @@
-//! What people see outside the chat: the command line, the API, the pages, the metrics and the events agree about the
-//! bots, and about who wrote which message.
+//! The chat as people see it outside the chat: the command line, the API, the pages, the metrics and the events state
+//! the same about the bots and about the authors of messages.
 
 use cowhand_testing::discord;
 use cowhand_testing::http::get_with_token;

@@ -159,7 +159,7 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
     let first_open = async || store.first_open_chat_answer(coder(), "slack C1".into()).await.unwrap();
     assert_eq!(first_open().await, Some(first.clone()));
 
-    // A progress of the posts means that the sender no longer waits.
+    // An answer with a progress does not count as waiting.
     let waiting = async || {
         let answers = store.waiting_chat_answers(at(3), 10).await.unwrap();
         answers.into_iter().map(|answer| answer.origin.message).collect::<Vec<_>>()

@@ -62,7 +62,7 @@ impl FakeDiscord {
         self.lock().expire_addresses();
     }
 
-    /// Accepts the token no longer, and closes the connections.
+    /// Refuses the token from now on, and closes the connections.
     pub fn revoke_token(&self) {
         let mut state = self.lock();
         state.token = None;

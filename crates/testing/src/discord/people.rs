@@ -1,4 +1,4 @@
-//! What people do on the platform, and what owners of a server set up.
+//! Actions of people on the platform, and the setup of a server by its owner.
 
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ impl FakeDiscord {
         state.create_thread(channel, name, true)
     }
 
-    /// Starts a thread of which the gateway tells the bot nothing.
+    /// Starts a thread about which the gateway sends the bot no event.
     pub fn create_unknown_thread(&self, channel: &str, name: &str) -> String {
         let mut state = self.lock();
         state.create_thread(channel, name, false)

@@ -1,4 +1,4 @@
-//! What the platform knows, and the changes of it.
+//! The state of the platform, and its changes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -102,7 +102,7 @@ pub struct FakeDiscordMessage {
     pub embeds: Value,
     /// Emoji and user.
     pub reactions: Vec<(String, String)>,
-    /// Users, roles and everyone: those who were notified.
+    /// Notified users. The next two fields are the notified roles, and whether everyone was notified.
     pub mentioned_users: Vec<String>,
     pub mentioned_roles: Vec<String>,
     pub mentions_everyone: bool,
@@ -139,7 +139,7 @@ pub(super) struct FakeDiscordSession {
     pub(super) connection: Option<mpsc::UnboundedSender<GatewayOrder>>,
 }
 
-/// What a connection to the gateway does next.
+/// Instruction to a connection to the gateway.
 #[derive(Debug)]
 pub(super) enum GatewayOrder {
     Send(String),
@@ -339,7 +339,7 @@ impl FakeDiscordSession {
     }
 }
 
-/// Returns the time at which an object was made.
+/// Returns the time at which the object with this id was created.
 pub(super) fn time_of(id: &str) -> Timestamp {
     let milliseconds = i64::try_from(id.parse::<u64>().unwrap() >> 22).unwrap();
     Timestamp::from_millisecond(milliseconds + ID_EPOCH).unwrap()

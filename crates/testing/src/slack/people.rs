@@ -1,4 +1,4 @@
-//! What people and other bots do in the workspace.
+//! Actions of people and other bots in the workspace.
 
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

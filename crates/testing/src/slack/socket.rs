@@ -20,7 +20,8 @@ const MAX_REDELIVERIES: u32 = 3;
 pub(crate) struct FakeSocket {
     id: String,
     frames: mpsc::UnboundedSender<SocketFrame>,
-    /// True after its end was announced. It gets no more envelopes, and is closed as soon as another socket is there.
+    /// True after the end of the socket was announced. The socket gets no more envelopes, and is closed when another
+    /// socket is open.
     is_leaving: bool,
 }
 
@@ -157,7 +158,7 @@ fn try_send(workspace: &FakeWorkspace, id: &str, attempt: u32) {
         frame["retry_attempt"] = json!(attempt);
         frame["retry_reason"] = json!(if attempt == 0 { "" } else { "timeout" });
     }
-    // One socket after the other.
+    // The sockets take turns.
     if let Some(place) = state.sockets.iter().position(|socket| !socket.is_leaving) {
         let socket = state.sockets.remove(place);
         let _ = socket.frames.send(SocketFrame::Text(frame.to_string()));

@@ -79,7 +79,7 @@ fn answers_are_texts_of_turns_without_tool_calls() {
         // Messages with ids.
         (vec![text_with_id("One", "m1"), text_with_id("Two", "m2")], vec!["One", "Two"]),
         (vec![text_with_id("One", "m1"), text_with_id("Two", "m1"), call.clone()], vec![]),
-        // The same turn, because it is not known to be another one.
+        // Without ids, these texts belong to the same turn.
         (vec![text("One"), text("Two"), call.clone(), result.clone(), text("Three")], vec!["Three"]),
         (vec![call.clone(), subagent, result, text("Answer")], vec!["Answer"]),
     ] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Where the daemon is killed while it posts an ask.
+/// Points at which the daemon is killed while it posts an ask.
 const WHILE_POSTING: [&str; 2] = ["chat_ask_tried", "chat_ask_posted"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
