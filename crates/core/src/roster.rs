@@ -143,7 +143,7 @@ pub struct Agent {
     pub retention: Retention,
     /// Spend limits of the agent.
     pub budget: Budget,
-    /// How people talk to it in a chat; none if they cannot.
+    /// Chat settings; none if people cannot talk to it in a chat.
     pub chat: Option<AgentChat>,
 }
 
@@ -278,8 +278,9 @@ impl Agent {
         Some(if confined { format!("confined {key}") } else { key })
     }
 
-    /// Returns the session settings of a job of this conversation, if it belongs to one. The jobs of a chat for which the
-    /// agent has settings continue one session for each conversation, whatever the session policy of the agent is.
+    /// Returns the session settings of a job. `chat` is its conversation, if it belongs to one. If the agent has
+    /// settings for the platform of the conversation, its jobs there continue one session for each conversation. The
+    /// session policy of the agent does not matter then.
     pub fn session_of(&self, chat: Option<&str>) -> Session {
         let platform = chat.and_then(|chat| chat.split_once(' ')?.0.parse().ok());
         let settings = platform.and_then(|platform| self.chat.as_ref()?.on(platform));

@@ -10,7 +10,7 @@ use super::text::{self, ShownMessage};
 use cowhand_engine::chat::{ChatBotStatus, ChatBotView};
 use cowhand_web::api::StatusView;
 
-/// Shows the bots of one agent; nothing if it has none.
+/// Shows the bots of one agent. Shows nothing if it has none.
 pub(super) fn of_agent(status: &StatusView, agent: &AgentName, now: Timestamp) -> Markup {
     let bots: Vec<&ChatBotView> = status.chat_bots.iter().filter(|bot| bot.agents.contains(agent)).collect();
     html! {
@@ -22,12 +22,12 @@ pub(super) fn table(status: &StatusView, now: Timestamp) -> Markup {
     rows(&status.chat_bots.iter().collect::<Vec<_>>(), status, now)
 }
 
-/// Returns the bots that need a person.
+/// Returns the bots that their platforms refuse, or whose tokens are missing.
 pub(super) fn refused(status: &StatusView) -> impl Iterator<Item = &ChatBotView> {
     status.chat_bots.iter().filter(|bot| bot.status == ChatBotStatus::Refused)
 }
 
-/// Describes the connection of a bot, and its answers and messages that are not done.
+/// Describes the connection of a bot, its incomplete answers and its unhandled messages.
 pub(super) fn state(bot: &ChatBotView, status: &StatusView, now: Timestamp) -> String {
     let open = bot.open_in_words().map(|open| format!("; {open}")).unwrap_or_default();
     format!("{}{open}", bot.connection_in_words(status.daemon.node.as_deref(), now))

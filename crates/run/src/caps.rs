@@ -245,7 +245,8 @@ pub(super) fn memory_reached(bytes: u64) -> String {
 pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
-    // Version 1 states the root group for a process that is ending. The counters of the root group are not its counters.
+    // For a process that is ending, version 1 of control groups states the root group. The counters of the root group
+    // are not those of the process.
     let groups: Vec<_> = groups.lines().filter(|line| !line.ends_with(":/")).collect();
     let groups = groups.join("\n");
     let one = [Controller::Memory, Controller::Pids].map(|controller| v1_group(&mounts, &groups, controller));

@@ -128,8 +128,9 @@ impl BackupFile {
         Ok(names)
     }
 
-    /// Ends the chats of the backup: messages that were not handled, and answers that were not complete. They may have
-    /// been answered since then. The messages that were sent since then are not read either.
+    /// Ends the chats of the backup. Unhandled messages count as handled, and incomplete answers as ended, because they
+    /// may have been answered since the backup. The times up to which messages were received are removed, so that
+    /// messages since the backup are not read.
     pub fn end_chats(&mut self, now: Timestamp) -> anyhow::Result<()> {
         let ended_at = now.as_microsecond();
         let connection = self.0.connection();

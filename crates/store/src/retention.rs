@@ -188,7 +188,7 @@ async fn prune(
     if tx.one(OPEN_HOOK, args![id.as_str()]).await?.is_some() {
         return Ok(Removal::HooksOpen);
     }
-    // The answer of a job is made from its output. A person may remove the job all the same.
+    // The answer in the chat is made from the output of the job. A person may remove the job nevertheless.
     if limit.is_some() && tx.one(OPEN_ANSWER, args![id.as_str()]).await?.is_some() {
         return Ok(Removal::InUse { by: id.clone() });
     }

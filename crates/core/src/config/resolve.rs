@@ -460,7 +460,7 @@ fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
     let default = draft.node.get("default_prompt").map(|node| (node, "default_prompt".to_owned()));
     for (name, entry) in schedules {
         let schedule = &entry.node;
-        // The variables of a misspelt type are not known.
+        // If the type is misspelt, its variables are not known, so the prompt is not checked.
         let trigger = schedule.get("type").and_then(Node::text);
         let Some(trigger) = trigger.filter(|trigger| TriggerConfig::TYPES.contains(trigger)) else {
             continue;

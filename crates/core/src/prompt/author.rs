@@ -24,7 +24,7 @@ pub struct PromptAuthor<'a> {
 pub(super) struct FenceLabels {
     /// Label of the text of the task, that is, of a work item or an issue.
     pub(super) task: String,
-    /// Label of text that several people may have written, whose trust is not known.
+    /// Label of text that several people may have written. The label states no trust in these people.
     pub(super) several: String,
     /// Label of all other text.
     pub(super) other: String,

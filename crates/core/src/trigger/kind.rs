@@ -82,7 +82,8 @@ impl TriggerConfig {
         matches!(self.kind(), TriggerKind::Github { .. } | TriggerKind::Tasks { is_list: true, .. })
     }
 
-    /// Checks whether it reads the same list as another trigger, however often and with whatever account it does so.
+    /// Checks whether this trigger and another trigger read the same list. How often and with which account they read
+    /// it does not matter.
     pub fn reads_same_list(&self, other: &Self) -> bool {
         self.reads_a_list() && self.without_access() == other.without_access()
     }

@@ -297,7 +297,7 @@ fn chat_bot_lines(
     })
 }
 
-/// Describes the connection of a bot, and its answers and messages that are not done.
+/// Describes the connection of a bot, its incomplete answers and its unhandled messages.
 pub(super) fn chat_bot_state(bot: &ChatBotView, node: Option<&str>, now: Timestamp) -> String {
     let open = bot.open_in_words().map(|open| format!("; {open}")).unwrap_or_default();
     print::one_line(&format!("{}{open}", bot.connection_in_words(node, now)), 900)

@@ -178,8 +178,8 @@ async fn tell_sender(
     })
 }
 
-/// Returns the note for the agent. It contains no text of the sender: the names in the paths are safe, and the reasons
-/// are written by cowhand.
+/// Returns the note for the agent. It contains no text that the sender chose: the paths contain only safe names, and
+/// the reasons come from cowhand or the platform.
 fn note(missing: &[(&AttachedFile, String)]) -> String {
     let line = |(file, reason): &(&AttachedFile, String)| {
         format!("- {}: {reason}\n", file.path.as_deref().unwrap_or_default())

@@ -16,10 +16,10 @@ use crate::prune::{self, PruneScope};
 
 const PRUNE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
-/// Time for which handled chat messages are known, so that they are not handled again. It is longer if a schedule reads
-/// older messages after a downtime.
+/// Time for which the records of handled chat messages are kept, so that the messages are not handled again. It is
+/// longer if the `max_lateness` of a schedule is longer.
 const CHAT_MESSAGES_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Time for which ended answers are known, so that an agent continues a thread without a mention.
+/// Time for which the records of ended answers are kept, so that an agent continues a thread without a mention.
 const CHAT_ANSWERS_KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 #[derive(Debug, Default)]

@@ -96,8 +96,9 @@ fn copy_commits_back(workspace: &Workspace, minder: Option<&LockedMinder>) -> Re
     })
 }
 
-/// Gives the commits of a detached HEAD a branch, if no branch, tag or remote-tracking branch has them: git forgets the
-/// HEAD of a worktree with its record. It is the branch of the job if that branch has no other commits.
+/// Gives a branch to the commits of a detached HEAD that no branch, tag or remote-tracking branch has. Otherwise git
+/// would lose them, because the HEAD of a worktree is removed with its record. The branch is the branch of the job,
+/// unless that branch has other commits.
 fn keep_detached_commits(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<(), WorkspaceError> {
     if is_missing(&workspace.repository) {
         return Ok(());

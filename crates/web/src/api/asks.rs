@@ -180,7 +180,7 @@ pub(super) async fn answer(
     Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
 }
 
-/// Checks the options of a question. Each becomes a button.
+/// Checks the options of a question. Each option becomes a button.
 fn check_options(options: Vec<String>) -> Result<Vec<String>, ApiProblem> {
     if options.len() > MAX_ASK_OPTIONS {
         return Err(ApiProblem::bad_request(format!("`options` has at most {MAX_ASK_OPTIONS} items")));
