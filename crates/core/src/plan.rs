@@ -85,7 +85,7 @@ impl Snapshot {
         of_schedule.filter(|firing| !self.is_held_back(firing))
     }
 
-    /// Of the schedule's jobs that have had an attempt and wait for the time of the next attempt, returns the oldest,
+    /// Returns the oldest of the schedule's jobs that have had an attempt and wait for the time of the next attempt,
     /// with that time.
     pub fn next_retry(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
         let mut jobs =

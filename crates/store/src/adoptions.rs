@@ -178,8 +178,8 @@ async fn adopt(
 }
 
 /// Removes a job from its schedule if the schedule belongs to another agent. Such a schedule adopted the job's own
-/// schedule while the job ran. The job may wait for its next attempt forever. The schedule must not wait for the job.
-/// If a trigger fired the job, the interval of the schedule counts from `ended`, the end of the job's attempt. The
+/// schedule while the job ran. The job may wait for its next attempt forever, so the schedule must not wait for the
+/// job. If a trigger fired the job, the interval of the schedule counts from `ended`, the end of the job's attempt. The
 /// caller holds the lock of the job.
 pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) -> Result<(), StoreError> {
     let Some(row) = jobs::stored_columns(tx, job.id()).await? else { return Ok(()) };
