@@ -141,3 +141,6 @@ pub struct ButtonPress {
     /// Value of the button. Anybody can send any value.
     pub value: String,
 }
+
+#[cfg(test)]
+mod large_texts;

@@ -31,8 +31,9 @@ struct Mrkdwn {
     was_quoted: bool,
     /// Lists that are open, with the next number of each numbered list.
     lists: Vec<Option<u64>>,
-    /// Marks that are open. A mark that is open already is not written again.
-    marks: Vec<char>,
+    /// Marks that are open, each with the number of its elements that are open. A mark that is open already is not
+    /// written again.
+    marks: Vec<(char, usize)>,
     /// Links and images that are open: their addresses, and where their texts begin.
     links: Vec<(String, usize)>,
     table: Option<TableText>,
@@ -153,15 +154,19 @@ impl Mrkdwn {
 
     fn open_mark(&mut self, mark: char) {
         self.push("");
-        if !self.marks.contains(&mark) {
+        if let Some((_, count)) = self.marks.iter_mut().find(|(open, _)| *open == mark) {
+            *count += 1;
+        } else {
             self.out.push(mark);
+            self.marks.push((mark, 1));
         }
-        self.marks.push(mark);
     }
 
     fn close_mark(&mut self, mark: char) {
-        self.marks.pop();
-        if !self.marks.contains(&mark) {
+        let Some(index) = self.marks.iter().position(|(open, _)| *open == mark) else { return };
+        self.marks[index].1 -= 1;
+        if self.marks[index].1 == 0 {
+            self.marks.remove(index);
             self.out.push(mark);
         }
     }
@@ -169,16 +174,10 @@ impl Mrkdwn {
     /// Breaks the line. Closes the open marks before the line end and opens them again after it, because a mark of
     /// Slack works only within a line.
     fn line_break(&mut self) {
-        let mut open: Vec<char> = Vec::new();
-        for mark in &self.marks {
-            if !open.contains(mark) {
-                open.push(*mark);
-            }
-        }
-        self.out.extend(open.iter().rev());
+        self.out.extend(self.marks.iter().rev().map(|(mark, _)| mark));
         self.line_ends = 1;
         self.push("");
-        self.out.extend(open);
+        self.out.extend(self.marks.iter().map(|(mark, _)| mark));
     }
 
     fn lines(&mut self, text: &str, ends_line: bool) {

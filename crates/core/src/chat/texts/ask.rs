@@ -28,6 +28,7 @@ const MAX_ASK_POSTS: usize = 10;
 /// `is_answerable` is true if somebody may answer the ask in the chat.
 pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<RenderedPost> {
     let agent = escape(ask.agent.as_str(), platform);
+    let room = post_limit(platform) - FOOTER_ROOM;
     let (shown, whole) = match &ask.what {
         AskSubject::Tool { tool, input } => {
             let parts = InputPart::of(input);
@@ -37,19 +38,26 @@ pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<
             ([heading].into_iter().chain(shown).collect::<Vec<_>>().join("\n"), whole.join("\n\n"))
         }
         AskSubject::Question { question, .. } => {
-            (format!("Agent {agent} asks:\n{}", convert(question, platform)), with_codes(question))
+            let beginning = beginning(question, MAX_ASK_POSTS * room);
+            (format!("Agent {agent} asks:\n{}", convert(beginning, platform)), with_codes(question))
         }
     };
     let footer = ask_closed(ask, platform).unwrap_or_else(|| advice(ask, is_answerable, platform));
-    let mut texts = split(&shown, post_limit(platform) - FOOTER_ROOM);
-    if texts.len() > MAX_ASK_POSTS {
-        let beginning = texts.swap_remove(0);
+    let is_long = length(&shown).max(length(&whole)) > MAX_ASK_POSTS * room;
+    let mut texts = split(beginning(&shown, MAX_ASK_POSTS * room), room);
+    if is_long || texts.len() > MAX_ASK_POSTS {
+        let beginning = texts.into_iter().next().unwrap_or_default();
         return vec![with_file(&beginning, whole, &footer, ask)];
     }
     if let Some(last) = texts.last_mut() {
         *last = format!("{last}\n\n{footer}");
     }
     texts.into_iter().map(|text| RenderedPost { text, file: None }).collect()
+}
+
+/// Returns at most `limit` characters of the text.
+fn beginning(text: &str, limit: usize) -> &str {
+    text.char_indices().nth(limit).map_or(text, |(end, _)| &text[..end])
 }
 
 fn with_file(beginning: &str, whole: String, footer: &str, ask: &Ask) -> RenderedPost {
