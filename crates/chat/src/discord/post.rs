@@ -24,6 +24,9 @@ const NONCE_AGE: SignedDuration = SignedDuration::from_mins(1);
 /// Tolerance for the comparison of times of the platform, whose answers state whole seconds.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
 const PAGE: usize = 100;
+/// Flag of a message whose links have no previews. For a preview, Discord requests the address: an agent without access
+/// to the network could send data in the addresses of its links.
+pub(super) const SUPPRESS_EMBEDS: u64 = 1 << 2;
 /// Maximum number of buttons in a row, and of characters of a label.
 const ROW_BUTTONS: usize = 5;
 const LABEL_CHARACTERS: usize = 80;
@@ -69,6 +72,7 @@ pub(super) async fn edit(
     let body = json!({
         "content": text,
         "components": components(buttons),
+        "flags": SUPPRESS_EMBEDS,
         "allowed_mentions": { "parse": [], "replied_user": false },
     });
     rest.send(&RestRequest::new(Method::PATCH, path).json(body)).await.map(drop)
@@ -79,6 +83,7 @@ fn payload(post: &Post) -> Value {
         "content": post.text,
         "nonce": post.key,
         "enforce_nonce": true,
+        "flags": SUPPRESS_EMBEDS,
         "allowed_mentions": { "parse": [], "replied_user": false },
     });
     if !post.buttons.is_empty() {

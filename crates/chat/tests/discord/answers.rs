@@ -93,6 +93,18 @@ async fn a_command_is_answered_in_private() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn discord_fetches_no_address_of_an_answer() {
+    let mut running = running().await;
+    let fake = running.fake.clone();
+    let text = "https://evil.example/?d=DATA";
+    let (answer, _) = tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, text));
+    let (late, ()) =
+        tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer_late(&mut running, Some(text)));
+    assert_eq!((answer.as_str(), late.as_str()), (text, text));
+    assert_eq!(fake.fetched_links(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_option_has_suggestions() {
     let mut running = running().await;
     let fake = running.fake.clone();

@@ -48,6 +48,21 @@ async fn a_post_has_reply_files_and_buttons_and_pings_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn discord_fetches_no_address_of_a_post_or_an_edit() {
+    let (fake, connector) = connector().await;
+    let text = "https://evil.example/?d=DATA and [text](https://evil.example/2)";
+    let files = vec![OutgoingFile { name: "log.txt".to_owned(), content: b"content".to_vec() }];
+    let posted = connector.post(&post_of("k1", text)).await.unwrap();
+    connector.post(&Post { files, ..post_of("k2", text) }).await.unwrap();
+    connector.edit(&general(), &posted.id, &format!("{text} again"), &[]).await.unwrap();
+    // The message of a version of cowhand without the flag.
+    let old = fake.say(CHANNEL_ID, BOT_ID, "old");
+    connector.edit(&general(), &old, text, &[]).await.unwrap();
+    assert_eq!(fake.fetched_links(), Vec::<String>::new());
+    assert_eq!(fake.messages(CHANNEL_ID).len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_post_whose_answer_is_lost_is_made_once() {
     let (fake, connector) = connector().await;
     fake.fail_after_effect("POST /channels", 2, 502);

@@ -196,6 +196,9 @@ impl FakeDiscordState {
                             return refusal;
                         }
                         self.edit_message(message, &request.payload);
+                        let FakeDiscordMessage { content, flags, .. } =
+                            self.message(message).unwrap().clone();
+                        self.fetch_links(&content, flags);
                         (200, self.message_json(self.message(message).unwrap()))
                     }
                     ("DELETE", []) => {
@@ -277,7 +280,11 @@ impl FakeDiscordState {
         let earlier = nonce.as_ref().filter(|_| is_unique).and_then(|nonce| self.nonces.get(nonce));
         let id = match earlier.map(u64::to_string) {
             Some(id) => id,
-            None => self.add_post(channel, &request.payload, request.files),
+            None => {
+                let flags = payload["flags"].as_u64().unwrap_or_default();
+                self.fetch_links(content, flags);
+                self.add_post(channel, &request.payload, request.files)
+            }
         };
         let mut answer = self.message_json(self.message(&id).unwrap());
         answer["nonce"] = json!(nonce);
@@ -357,6 +364,10 @@ impl FakeDiscordState {
             }),
             _ => None,
         };
+        if kind == 4 {
+            let flags = interaction.flags;
+            self.fetch_links(data["content"].as_str().unwrap_or_default(), flags);
+        }
         (204, Value::Null)
     }
 
@@ -386,6 +397,8 @@ impl FakeDiscordState {
             flags: interaction.flags,
             ..FakeDiscordMessage::default()
         };
+        let flags = payload["flags"].as_u64().unwrap_or_default();
+        self.fetch_links(&message.content, flags);
         let message = FakeDiscordMessage { id: self.new_id(), ..message };
         (200, self.message_json(&message))
     }

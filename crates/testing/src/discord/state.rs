@@ -54,6 +54,8 @@ pub(super) struct FakeDiscordState {
     pub(super) identified: usize,
     pub(super) resumed: usize,
     pub(super) requests: Vec<String>,
+    /// Addresses that the platform has fetched for the previews of links in messages of the bot.
+    pub(super) fetched_links: Vec<String>,
     pub(super) faults: VecDeque<FakeDiscordFault>,
     last_id: u64,
 }
@@ -87,6 +89,9 @@ pub(super) struct FakeDiscordUser {
     pub(super) is_bot: bool,
     pub(super) roles: Vec<String>,
 }
+
+/// Flag of a message whose links have no previews.
+pub(super) const SUPPRESS_EMBEDS: u64 = 1 << 2;
 
 #[derive(Debug, Clone, Default)]
 pub struct FakeDiscordMessage {
@@ -198,12 +203,27 @@ pub(super) fn new_state(
         identified: 0,
         resumed: 0,
         requests: Vec::new(),
+        fetched_links: Vec::new(),
         faults: VecDeque::new(),
         last_id: 0,
     }
 }
 
 impl FakeDiscordState {
+    /// Fetches the pages of the links in a text of the bot, unless the text has no previews.
+    pub(super) fn fetch_links(&mut self, content: &str, flags: u64) {
+        if flags & SUPPRESS_EMBEDS != 0 {
+            return;
+        }
+        for (at, _) in content.match_indices("http").filter(|(at, _)| !content[..*at].ends_with('<')) {
+            let end = |c: char| c.is_whitespace() || matches!(c, ')' | '>' | '`');
+            let link = content[at..].split(end).next().unwrap_or_default();
+            if link.contains("://") {
+                self.fetched_links.push(link.to_owned());
+            }
+        }
+    }
+
     /// Returns a new id. Ids contain the time and grow.
     pub(super) fn new_id(&mut self) -> String {
         let milliseconds = u64::try_from(Timestamp::now().as_millisecond() - ID_EPOCH).unwrap();
