@@ -4,7 +4,7 @@ use super::ChatPlatform;
 use crate::invisible::{is_invisible, without_invisible};
 
 /// Invisible character that is inserted into a mention or a fence, so that it has no effect.
-const BREAK: char = '\u{200b}';
+pub(super) const BREAK: char = '\u{200b}';
 
 /// Formats a text of others as a part of one line of a message. The result mentions nobody. On Discord it also formats
 /// nothing; on Slack, marks such as `*` and `_` keep their effect.

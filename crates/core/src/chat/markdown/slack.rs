@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
+use super::masked_link::is_misleading;
 use super::table::TableText;
 use super::{OPTIONS, checkbox};
 use crate::chat::ChatPlatform::Slack;
@@ -144,6 +145,7 @@ impl Mrkdwn {
         let address = address(&url);
         let link = match address {
             Some(address) if text.is_empty() || text == entities(&url) => format!("<{address}>"),
+            Some(address) if is_misleading(&plain(&text), &url) => format!("{text} (<{address}>)"),
             Some(address) => format!("<{address}|{}>", text.replace('\n', " ")),
             None if text == entities(&url) || url.is_empty() => text,
             None if text.is_empty() => entities(&url),
@@ -226,6 +228,11 @@ impl Mrkdwn {
         let _ = write!(self.out, "{quote}{indent}");
         self.was_quoted = self.quotes > 0;
     }
+}
+
+/// Returns a text without entities.
+fn plain(mrkdwn: &str) -> String {
+    mrkdwn.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
 /// Returns an address in the notation of Slack; none if Slack does not show the address as a link.
