@@ -40,7 +40,7 @@ written_as! {
 
 /// Decides about a message. `is_own_thread` is true if the message is in a thread in which the agent has answered.
 pub fn reception(chat: &PlatformChat, message: &ChatMessage, is_own_thread: bool) -> ChatReception {
-    let continues_thread = is_own_thread && message.place.thread.is_some();
+    let continues_thread = message.place.thread.is_some() && (is_own_thread || chat.answers_every_thread);
     receive(chat, &message.place, &message.author, message.mentions_bot || continues_thread)
 }
 
@@ -207,6 +207,20 @@ mod tests {
                 as_mention,
                 "{author} in {at}"
             );
+        }
+    }
+
+    #[test]
+    fn every_thread_can_count_as_a_mention() {
+        let chat = discord(r#""everyone":true"#);
+        let chat = PlatformChat { answers_every_thread: true, ..chat };
+        for (author, at, expected) in [
+            ("ann", "G1/quiet/t", accepted(10)),
+            ("ann", "G1/quiet", Ignored),
+            ("ann", "G1/other/t", Ignored),
+            ("bot-1", "G1/quiet/t", Ignored),
+        ] {
+            assert_eq!(reception(&chat, &message(author, at), false), expected, "{author} in {at}");
         }
     }
 

@@ -21,6 +21,9 @@ pub struct PlatformChat {
     pub channels: Vec<ChatChannel>,
     /// Guilds on Discord, with the mode of channels that are not listed.
     pub guilds: Vec<ChatGuild>,
+    /// True if every message in a thread of a channel counts as a mention, as on Slack with herdctl. Otherwise this is
+    /// so only in threads in which the agent has answered.
+    pub answers_every_thread: bool,
     pub direct: DirectRules,
     /// Time after which an unused session of a conversation is not continued.
     pub session_expires: SignedDuration,

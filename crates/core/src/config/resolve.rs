@@ -267,7 +267,13 @@ fn assemble(
     {
         herdctl::admit_everyone(chat);
     }
-    Agent { schedules, directory, inherits_environment, ..Agent::from_config(name, config) }
+    let mut agent = Agent::from_config(name, config);
+    if draft.herdctl
+        && let Some(chat) = &mut agent.chat
+    {
+        herdctl::answer_threads(chat);
+    }
+    Agent { schedules, directory, inherits_environment, ..agent }
 }
 
 fn schedules(

@@ -1,9 +1,11 @@
-//! Checks of `chat` and of schedules of type `chat`: who may talk to an agent, channels, bots that several agents share,
-//! and schedules that no message can fire.
+//! Checks of `chat` and of schedules of type `chat`: who may talk to an agent, channels, direct messages, addresses, bots
+//! that several agents share, and schedules that no message can fire.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path};
 use std::sync::Arc;
+
+use url::{Host, Url};
 
 use crate::chat::ChatPlatform;
 use crate::chat::prompt::CHAT_SCHEDULE;
@@ -24,6 +26,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         if let Some(written) = Written::of(draft, chat.platform) {
             check_access(&mut loader.problems, &written, chat);
             check_channels(&mut loader.problems, &written);
+            check_direct(&mut loader.problems, &written);
+            check_addresses(&mut loader.problems, &written);
             check_keys_in_pairs(&mut loader.problems, &written);
             check_download_folder(&mut loader.problems, &written);
         }
@@ -127,6 +131,50 @@ fn check_channels(problems: &mut Problems, written: &Written<'_>) {
             problems.add(Problem::error(id.at, message).key(key).help("remove one of the two".to_owned()));
         }
     }
+}
+
+/// Checks that at most one `dm` has an effect. A direct message belongs to no guild.
+fn check_direct(problems: &mut Problems, written: &Written<'_>) {
+    let guilds = written.node.get("guilds").map(Node::list).unwrap_or_default().iter().enumerate();
+    let in_guilds = guilds.filter_map(|(number, guild)| Some((number, guild.entry("dm")?)));
+    let in_guilds = in_guilds.filter(|(_, entry)| !entry.node.is_null());
+    let has_own = written.node.get("dm").is_some_and(|own| !own.is_null());
+    for (number, entry) in in_guilds.skip(usize::from(!has_own)) {
+        let message = if has_own {
+            "`dm` of a guild has no effect, because `dm` is set beside `guilds`"
+        } else {
+            "`dm` of this guild has no effect, because the first `dm` of a guild counts"
+        };
+        let help = "a direct message belongs to no guild; set `dm` only beside `guilds`";
+        let problem =
+            Problem::warning(entry.key_at, message).key(written.key(&format!("guilds[{number}].dm")));
+        problems.add(problem.help(help.to_owned()));
+    }
+}
+
+/// Warns about an address to which tokens, keys and messages would be sent without encryption.
+fn check_addresses(problems: &mut Problems, written: &Written<'_>) {
+    let own = written.node.get("api_url").map(|node| (node, written.key("api_url")));
+    let of_voice = written.inner("voice", "api_url").map(|(_, node, key)| (node, key));
+    for (node, key) in own.into_iter().chain(of_voice) {
+        if node.text().is_some_and(is_unencrypted) {
+            let message = "`api_url` has no encryption, so others can read the token and the messages";
+            let help = "use an address that begins with `https://`";
+            problems.add(Problem::warning(node.at, message).key(key).help(help.to_owned()));
+        }
+    }
+}
+
+/// Checks whether data for this address leaves the machine without encryption.
+fn is_unencrypted(address: &str) -> bool {
+    let Ok(address) = Url::parse(address) else { return false };
+    let is_loopback = match address.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    address.scheme() == "http" && !is_loopback
 }
 
 /// Checks keys that have an effect only together.

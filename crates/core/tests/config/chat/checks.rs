@@ -66,12 +66,34 @@ fn cases_of_other_keys() -> Vec<Case> {
         (guild("users: [1], presence: {activity_type: walking, activity_message: x}"), 1, 1, "walking"),
         (guild("users: [1], command_registration: {scope: guild}"), 1, 1, "needs `guild_id`"),
         (guild("users: [1], command_registration: {guild_id: 5}"), 0, 0, "without `scope: guild`"),
+        (discord("users: [1], guilds: [{id: 1, channels: [{id: 2}], dm: {enabled: false}}]"), 0, 0, ""),
         (
-            discord("users: [1], guilds: [{id: 1, channels: [{id: 2}], dm: {enabled: false}}]"),
+            discord(
+                "users: [1], dm: {enabled: true}, guilds: [{id: 1, channels: [{id: 2}], dm: {enabled: false}}]",
+            ),
             0,
             0,
-            "set `dm` beside `guilds`",
+            "`dm` of a guild has no effect",
         ),
+        (
+            discord("users: [1], guilds: [{id: 1, dm: {enabled: true}}, {id: 3, dm: {enabled: false}}]"),
+            0,
+            0,
+            "the first `dm` of a guild counts",
+        ),
+        (slack("users: [U1], api_url: 'http://proxy.example/api'"), 0, 0, "`api_url` has no encryption"),
+        (slack("users: [U1], api_url: 'HTTP://10.0.0.1'"), 1, 1, "api_url"),
+        (guild("users: [1], api_url: 'http://localhost.example'"), 0, 0, "use an address that begins with"),
+        (
+            slack("users: [U1], voice: {enabled: true, api_url: 'http://10.0.0.1:8000'}"),
+            0,
+            0,
+            "`api_url` has no encryption",
+        ),
+        (slack("users: [U1], api_url: 'http://localhost:1'"), 0, 0, ""),
+        (slack("users: [U1], api_url: 'http://[::1]:1/api'"), 0, 0, ""),
+        (slack("users: [U1], voice: {api_url: 'http://127.1.2.3'}"), 0, 0, ""),
+        (slack("users: [U1], api_url: 'https://proxy.example'"), 0, 0, ""),
         (
             slack("users: [U1], attachments: {enabled: true, download_dir: /tmp}"),
             1,
@@ -165,7 +187,7 @@ fn agents_with_the_same_bot_need_the_same_connection() {
     let shown =
         |text: &str| format!("{token}, presence: {{activity_type: playing, activity_message: {text}}}");
     let scope = |guild: u32| format!("{token}, command_registration: {{scope: guild, guild_id: {guild}}}");
-    let at = |url: &str| format!("{token}, api_url: 'http://{url}'");
+    let at = |url: &str| format!("{token}, api_url: 'https://{url}'");
     for (first, second, errors, warnings, word) in [
         (token.to_owned(), token.to_owned(), 0, 0, ""),
         (at("a"), at("a"), 0, 0, ""),
