@@ -200,12 +200,18 @@ async fn channels_reach_their_agents(scene: &Scene, second: &str) {
     let (direct, _) = scene.discord.say_direct(discord::USER_ID, "hello in private");
     answered(&scene.discord, &direct, "bot answers").await;
     for (channel, agent) in [(SLACK_CHANNEL, "left"), (SECOND_CHANNEL, "right")] {
-        scene.slack.say(channel, ANN, "not for the bot");
+        let other = scene.slack.say(channel, ANN, "not for the bot");
         scene.slack.say(channel, ANN, &format!("<@{BOT_USER}> hello"));
         let expected = format!("{agent} answers");
         scene
             .slack
             .wait_for_post(channel, |post| post["text"].as_str().is_some_and(|text| text == expected))
+            .await;
+        // herdctl answers each message in a thread, also without a mention.
+        scene.slack.say_in_thread(channel, &other, ANN, "in the thread of people");
+        scene
+            .slack
+            .wait_for_post(channel, |post| post["text"] == *expected && post["thread_ts"] == *other)
             .await;
     }
     scene.slack.wait_for_post(SLACK_CHANNEL, |post| post["text"] == "left: completed").await;

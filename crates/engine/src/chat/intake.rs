@@ -181,7 +181,7 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
         Routed::To(addressee) => addressee,
     };
     // The text of a bot can come from anybody, so it is never a command.
-    if let Some(command) = parse_message(&message.text).filter(|_| !message.author.is_bot) {
+    if let Some(command) = parse_message(&message.text, bot.platform).filter(|_| !message.author.is_bot) {
         return commands::answer_message(context, bot, received, command).await;
     }
     if asks::reply::answer_by_reply(context, bot, received).await? {
@@ -268,7 +268,7 @@ pub(super) async fn edited(
     let Some(inbox) = bot.inbox() else { return Ok(()) };
     context.store().edit_chat_message(inbox, message.clone()).await?;
     bot.handling.until_ended(&message.id).await;
-    if parse_message(&message.text).is_some() {
+    if parse_message(&message.text, bot.platform).is_some() {
         // A command acts only when it is sent, so an edit to a command changes nothing.
         return Ok(());
     }
