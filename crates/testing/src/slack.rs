@@ -67,6 +67,8 @@ pub struct FakeFile {
     pub content: Vec<u8>,
     /// True as soon as the bytes have arrived.
     pub is_uploaded: bool,
+    /// True for a message that was recorded in the client of the platform.
+    pub is_voice: bool,
     /// Channels with their messages that contain the file.
     pub shares: Vec<(String, String)>,
 }

@@ -24,6 +24,7 @@ pub(crate) fn begin(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
         media_type: "text/plain".to_owned(),
         content: Vec::new(),
         is_uploaded: false,
+        is_voice: false,
         shares: Vec::new(),
     };
     state.files.insert(id.clone(), file);
@@ -110,10 +111,14 @@ impl FakeWorkspace {
             shares.insert(channel.clone(), json!([{ "ts": ts }]));
         }
         let channels: Vec<&String> = file.shares.iter().map(|(channel, _)| channel).collect();
-        json!({
+        let mut object = json!({
             "id": id, "name": file.name, "title": file.name, "mimetype": file.media_type,
             "size": state.stated_file_size.unwrap_or(file.content.len()), "url_private": url, "url_private_download": url,
             "channels": channels, "shares": { "public": shares },
-        })
+        });
+        if file.is_voice {
+            object["subtype"] = json!("slack_audio");
+        }
+        object
     }
 }
