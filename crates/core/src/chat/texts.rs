@@ -144,11 +144,6 @@ pub fn cancelled(by: Option<&str>, platform: ChatPlatform) -> String {
     format!("Your message was removed from the queue{by}.")
 }
 
-/// Says that a queued message was deleted on the platform.
-pub fn deleted() -> String {
-    "The message was deleted before the agent read it, so no job runs.".to_owned()
-}
-
 /// Says that a job is being stopped.
 pub fn stopping(job: &JobId) -> String {
     format!("{job} is being stopped.")
@@ -210,22 +205,9 @@ pub fn schedule_disabled(agent: &AgentName, schedule: &str, platform: ChatPlatfo
     )
 }
 
-/// Says that the message started no job, because the schedule of the chat is paused.
-pub fn schedule_paused(agent: &AgentName, schedule: &str, reason: &str, platform: ChatPlatform) -> String {
-    let name = format!("{agent}/{schedule}");
-    let (code, reason) = (inline_code(&name, platform), sentence(reason, platform));
-    let why = command(&format!("why {name}"), platform);
-    format!("Schedule {code} is paused, so your message started no job: {reason} {why} shows more.")
-}
-
 /// Says why the message started no job.
 pub fn not_run(reason: &str, platform: ChatPlatform) -> String {
     format!("Your message started no job: {}", sentence(reason, platform))
-}
-
-/// Says that the bot cannot connect, because its token is not set.
-pub fn no_token(agent: &AgentName, variable: &str, platform: ChatPlatform) -> String {
-    format!("Agent {agent} is not on {platform}: the environment variable {variable} is not set.")
 }
 
 /// Returns a command as it is written on the platform.

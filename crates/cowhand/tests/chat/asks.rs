@@ -378,5 +378,5 @@ async fn answer_elsewhere_closes_the_posts() {
     let ask = scene.discord_ask().await;
     let id = scene.open_ask();
     scene.json(&["cancel", id.rsplit_once('.').unwrap().0]);
-    scene.discord_closed(&ask, "is over: the agent ended").await;
+    scene.discord_closed(&ask, "because the attempt ended before anybody answered").await;
 }

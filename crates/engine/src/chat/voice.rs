@@ -42,7 +42,7 @@ enum TranscriptionError {
     Refused(String),
     #[error("the transcription service returned an answer without a text")]
     NoText,
-    #[error("the transcription service has heard no words")]
+    #[error("the transcription service found no words in the voice message")]
     Silent,
 }
 

@@ -92,7 +92,7 @@ fn advice(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> String {
         }
     };
     let time = duration::rounded(ask.expires_at.duration_since(ask.asked_at));
-    format!("{how} Without an answer, {} is denied after {time}.", ask.id)
+    format!("{how} Without an answer within {time}, {} counts as denied.", ask.id)
 }
 
 /// Returns a sentence about the end of an ask; none while the ask is open.
@@ -115,7 +115,8 @@ pub fn ask_closed(ask: &Ask, platform: ChatPlatform) -> Option<String> {
             Some(format!("{id} expired without an answer {}. This counts as denied.", at(*answered_at)))
         }
         AskState::Ended { answered_at } => {
-            Some(format!("{id} is over: the agent ended {}, before somebody answered.", at(*answered_at)))
+            let at = at(*answered_at);
+            Some(format!("{id} was closed {at}, because the attempt ended before anybody answered."))
         }
     }
 }
