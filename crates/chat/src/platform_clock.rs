@@ -6,6 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{DATE, HeaderMap};
 use tokio::time::Instant;
 
+/// Difference up to which the clock of this machine counts as right. Answers state only whole seconds.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+
 #[derive(Debug, Default)]
 pub(crate) struct PlatformClock(Mutex<Option<(Timestamp, Instant)>>);
 
@@ -17,12 +20,12 @@ impl PlatformClock {
         }
     }
 
-    /// Returns the time by the clock of the platform, up to some seconds too early. Before the first answer, returns
-    /// the time of this machine.
+    /// Returns the time by the clock of the platform. This is the time of this machine if it differs little, and before
+    /// the first answer.
     pub(crate) fn now(&self) -> Timestamp {
-        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = noted.and_then(|(date, at)| date.checked_add(at.elapsed()).ok());
-        now.unwrap_or_else(Timestamp::now)
+        let (local, noted) = (Timestamp::now(), *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let stated = noted.and_then(|(date, at)| date.checked_add(at.elapsed()).ok());
+        stated.filter(|stated| local.duration_since(*stated).abs() > CLOCK_TOLERANCE).unwrap_or(local)
     }
 
     /// Converts a time of this machine to the clock of the platform. A time that is still to come, because the clock of

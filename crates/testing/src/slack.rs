@@ -174,6 +174,11 @@ impl FakeSlackState {
         state
     }
 
+    /// Returns whether no envelope waits for its acknowledgement or for another delivery.
+    pub fn has_no_envelopes(&self) -> bool {
+        self.envelopes.is_empty()
+    }
+
     pub(crate) fn add_user(&mut self, id: &str, name: &str, is_bot: bool) {
         let profile = json!({ "display_name": name, "real_name": name });
         let user = json!({ "id": id, "team_id": TEAM, "name": name.to_lowercase(), "real_name": name,

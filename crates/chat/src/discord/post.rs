@@ -26,7 +26,7 @@ const NONCE_AGE: SignedDuration = SignedDuration::from_mins(1);
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
 /// Time before the first try from which a post is looked up: the clock of the platform is known only in whole seconds,
 /// and its answers take some time.
-const LOOKUP_MARGIN: SignedDuration = SignedDuration::from_secs(3);
+const LOOKUP_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 const PAGE: usize = 100;
 /// Maximum number of buttons in a row, and of characters of a label.
 const ROW_BUTTONS: usize = 5;

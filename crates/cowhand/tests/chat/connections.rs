@@ -1,6 +1,7 @@
 //! Lost connections, rate limits, errors of the platform and refused tokens.
 
 use std::fs;
+use std::time::Duration;
 
 use cowhand_testing::discord;
 use cowhand_testing::wait_until;
@@ -157,4 +158,36 @@ async fn a_refused_token_is_stated_once_and_can_be_replaced() {
     scene.assert_posted_once("running");
     scene.assert_posted_once("not posted");
     scene.assert_posted_once("again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_read_after_a_lost_lease() {
+    let scene = Scene::started(&helper(PRINT_TEXT, 1, "")).await;
+    scene.mention_on_slack("before");
+    scene.wait_for_slack("before").await;
+    scene.query("update chat_bots set node = 'other', until = 9000000000000000 returning ''");
+    scene.slack.wait_for_connections(0).await;
+    // Slack gives up the delivery before the bot is connected again.
+    scene.slack.state().acknowledge_within = Duration::from_millis(1);
+    scene.mention_on_slack("meanwhile");
+    scene.slack.wait_for("the end of the delivery", |state| state.has_no_envelopes().then_some(())).await;
+    scene.slack.state().acknowledge_within = Duration::from_secs(3);
+    scene.query("update chat_bots set until = 0 returning ''");
+    scene.wait_for_slack("meanwhile").await;
+    scene.wait_until_answered();
+    scene.assert_posted_once("meanwhile");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_ends_no_chat() {
+    let scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
+    for point in ["chat_bots_started", "chat_handling"] {
+        scene.start_with(&[("COWHAND_FAULT", &format!("panic:{point}:1"))]);
+        scene.connected().await;
+        scene.mention_on_slack(&format!("after {point}"));
+        scene.wait_for_slack(&format!("after {point}")).await;
+        wait_until("the log of the panic", || scene.log().contains(&format!("{point:?}")).then_some(()));
+        scene.wait_until_answered();
+        scene.stop_daemon();
+    }
 }
