@@ -112,7 +112,7 @@ async fn limits_and_errors_of_a_platform_keep_the_order_and_repeat_no_post() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_token_is_stated_once_and_can_be_replaced() {
+async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
     let missing = format!(
         "{{discord: {{bot_token_env: NO_TOKEN, everyone: true, guilds: [{{id: '{}'}}]}}}}",
         discord::GUILD_ID
@@ -148,8 +148,9 @@ async fn a_refused_token_is_stated_once_and_can_be_replaced() {
 
     scene.slack.state().accepts_tokens = true;
     scene.discord.accept_token();
-    let restarted = scene.run(&["restart"]);
-    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+    // Both bots are tried again at once.
+    let reloaded = scene.run(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
     scene.connected().await;
     scene.mention_on_discord("again");
     scene.wait_for_discord("again").await;
