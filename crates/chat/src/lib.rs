@@ -6,7 +6,11 @@
 pub mod connector;
 pub mod discord;
 mod error;
+mod platform_clock;
+mod retry_after;
+mod running;
 pub mod slack;
+mod token_refusal;
 
 pub use connector::{
     Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, OutgoingFile, Post, Posted,

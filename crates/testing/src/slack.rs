@@ -96,6 +96,8 @@ pub(crate) enum SlackFault {
     RateLimited { retry_after: u64 },
     /// Answers 500, and does nothing.
     Failed,
+    /// Answers with this error code, and does nothing.
+    Refused { code: &'static str },
     /// Executes the request, and answers 500.
     FailedAfterEffect,
 }
@@ -172,6 +174,11 @@ impl FakeSlackState {
         };
         state.add_user(BOT_USER, "cowhand", true);
         state
+    }
+
+    /// Returns whether no envelope waits for its acknowledgement or for another delivery.
+    pub fn has_no_envelopes(&self) -> bool {
+        self.envelopes.is_empty()
     }
 
     pub(crate) fn add_user(&mut self, id: &str, name: &str, is_bot: bool) {
@@ -329,6 +336,11 @@ impl FakeSlack {
     /// Answers the next calls of a method with 500.
     pub fn fail(&self, method: &str, count: usize) {
         self.plan(method, SlackFault::Failed, count);
+    }
+
+    /// Answers the next calls of a method with an error code.
+    pub fn refuse(&self, method: &str, count: usize, code: &'static str) {
+        self.plan(method, SlackFault::Refused { code }, count);
     }
 
     /// Executes the next calls of a method, and answers 500.

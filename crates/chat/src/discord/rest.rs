@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::rate_limit::{DiscordLimits, RestRoute, wait_of_seconds};
+use super::rate_limit::{DiscordLimits, RestRoute};
 use crate::ChatError;
+use crate::platform_clock::{PlatformClock, date_of};
+use crate::retry_after::wait_of_seconds;
+use crate::token_refusal::TokenRefusal;
 
 pub(super) const PLATFORM: &str = "Discord";
 /// Longest time that a request waits for rate limits.
@@ -30,9 +32,9 @@ pub(super) struct DiscordRest {
     /// Marked as sensitive, so that debug output does not show it.
     authorization: HeaderValue,
     limits: DiscordLimits,
-    /// Reason why the platform does not accept the token; none if it accepts the token. If there is a reason, no
-    /// request is made with the token.
-    revoked: watch::Sender<Option<String>>,
+    /// The last refusal of the token. While there is one, no request is made with the token.
+    pub(super) refusal: TokenRefusal,
+    pub(super) clock: PlatformClock,
 }
 
 #[derive(Debug)]
@@ -125,17 +127,13 @@ impl DiscordRest {
             .build()
             .map_err(|error| unavailable(error.without_url()))?;
         let api_url = api_url.trim_end_matches('/').to_owned();
-        let (limits, revoked) = (DiscordLimits::default(), watch::Sender::new(None));
-        Ok(Self { client, api_url, authorization, limits, revoked })
+        let limits = DiscordLimits::default();
+        let (refusal, clock) = (TokenRefusal::default(), PlatformClock::default());
+        Ok(Self { client, api_url, authorization, limits, refusal, clock })
     }
 
     pub(super) fn api_url(&self) -> &str {
         &self.api_url
-    }
-
-    /// Returns a channel that gets the reason when the platform refuses the token.
-    pub(super) fn revoked(&self) -> watch::Receiver<Option<String>> {
-        self.revoked.subscribe()
     }
 
     pub(super) async fn get(&self, path: impl Into<String>) -> Result<Value, RestError> {
@@ -165,7 +163,7 @@ impl DiscordRest {
         route: &RestRoute,
         deadline: Instant,
     ) -> Result<RestAnswer, TryError> {
-        if let (true, Some(reason)) = (request.with_token, self.revoked.borrow().clone()) {
+        if let (true, Some(reason)) = (request.with_token, self.refusal.reason()) {
             return Err(TryError::Final(RestError::Revoked(reason)));
         }
         if let Err(wait) = self.limits.reserve(route) {
@@ -182,6 +180,7 @@ impl DiscordRest {
             .await
             .map_err(|error| TryError::Unclear(RestError::Unavailable(connection_reason(error))))?;
         self.limits.note(route, &headers);
+        self.clock.note(&headers);
         if status.is_success() {
             let body = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
             let body = body.map_err(|error| {
@@ -204,7 +203,7 @@ impl DiscordRest {
                     "the token is wrong or was revoked; create a new one on the page Bot of the app in the \
                               Discord Developer Portal"
                         .to_owned();
-                self.revoked.send_replace(Some(reason.clone()));
+                self.refusal.record(reason.clone());
                 Err(TryError::Final(RestError::Revoked(reason)))
             }
             status if status.is_server_error() => {
@@ -297,9 +296,4 @@ fn connection_reason(error: reqwest::Error) -> String {
 
 fn unavailable(reason: impl std::fmt::Display) -> ChatError {
     ChatError::Unavailable { platform: PLATFORM, reason: reason.to_string() }
-}
-
-fn date_of(headers: &HeaderMap) -> Option<jiff::Timestamp> {
-    let text = headers.get(DATE)?.to_str().ok()?;
-    Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp())
 }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::SlackConnector;
 use super::api::{CallError, CallRepeat, MethodParams};
 use super::emoji::emoji_name;
+use super::post_error::PostError;
 use super::sections::blocks;
 use super::timestamp::{split_id, ts_of};
 use crate::{Button, ChatError, Post, Posted};
@@ -20,8 +21,8 @@ use crate::{Button, ChatError, Post, Posted};
 const POST_EVENT_TYPE: &str = "cowhand_post";
 /// Age of the first try above which a post is looked up before it is posted.
 const FIRST_TRY_AGE: SignedDuration = SignedDuration::from_secs(2);
-/// Largest expected difference between the clocks of this machine and of Slack.
-const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(2);
+/// Time before the first try from which a post is looked up, because clocks can differ and can be set.
+const LOOKUP_MARGIN: SignedDuration = SignedDuration::from_mins(10);
 const MAX_POST_TRIES: u32 = 4;
 const POST_WAITS: Backoff = Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
 /// Number of messages on a page of the lookup.
@@ -38,14 +39,18 @@ pub(super) struct PostedText {
 impl SlackConnector {
     pub(super) async fn post_once(&self, post: &Post) -> Result<Posted, ChatError> {
         let age = Timestamp::now().duration_since(post.first_tried_at);
-        let is_retry = age > FIRST_TRY_AGE || post.first_tried_at < self.created_at;
+        // The age is negative if the clock was set back.
+        let is_first = (SignedDuration::ZERO..=FIRST_TRY_AGE).contains(&age);
+        let is_retry = !is_first || post.first_tried_at < self.created_at;
         let must_look = is_retry || self.is_uncertain(&post.key);
         let _turn = self.pace.turn(&post.place.channel).await;
         let result = self.post_with_files(post, must_look).await;
-        let is_unknown = matches!(result, Err(ChatError::Unavailable { .. } | ChatError::RateLimited { .. }));
         let mut uncertain = self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_unknown {
-            uncertain.insert(post.key.clone());
+        let earlier = uncertain.get(&post.key).copied().unwrap_or_default();
+        let refusals = earlier + u32::from(matches!(result, Err(PostError::UnknownCode(_))));
+        let result = result.map_err(|error| error.after(refusals));
+        if matches!(result, Err(ChatError::Unavailable { .. } | ChatError::RateLimited { .. })) {
+            uncertain.insert(post.key.clone(), refusals);
         } else {
             uncertain.remove(&post.key);
         }
@@ -53,10 +58,10 @@ impl SlackConnector {
     }
 
     fn is_uncertain(&self, key: &str) -> bool {
-        self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
-    async fn post_with_files(&self, post: &Post, must_look: bool) -> Result<Posted, ChatError> {
+    async fn post_with_files(&self, post: &Post, must_look: bool) -> Result<Posted, PostError> {
         let text = self.post_text(post, must_look).await?;
         if !post.files.is_empty() {
             self.share_files(post, &text).await?;
@@ -66,7 +71,7 @@ impl SlackConnector {
     }
 
     /// Posts the text. After an error with an unknown result, looks for the post before it tries again.
-    async fn post_text(&self, post: &Post, mut must_look: bool) -> Result<PostedText, ChatError> {
+    async fn post_text(&self, post: &Post, mut must_look: bool) -> Result<PostedText, PostError> {
         let (mut failures, mut files) = (0, None);
         loop {
             if must_look && let Some(found) = self.find_post(post).await? {
@@ -98,7 +103,8 @@ impl SlackConnector {
     /// Looks for the message with the key of the post among the bot's messages since the first try.
     async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, ChatError> {
         let identity = self.identity().await?;
-        let oldest = post.first_tried_at - CLOCK_DIFFERENCE;
+        let oldest = self.api.clock.converted(post.first_tried_at);
+        let oldest = oldest.checked_sub(LOOKUP_MARGIN).unwrap_or(Timestamp::MIN);
         let mut cursor = None;
         for _ in 0..MAX_LOOKUP_PAGES {
             let params = [("oldest", ts_of(oldest)), ("include_all_metadata", "true".to_owned())];
@@ -155,7 +161,7 @@ impl SlackConnector {
         post: &Post,
         ts: &str,
         files: &[String],
-    ) -> Result<(), ChatError> {
+    ) -> Result<(), PostError> {
         let mut params = message_params(post, files);
         params.push(("ts", ts.to_owned()));
         self.api.call("chat.update", &params, CallRepeat::Always).await?;

@@ -1,6 +1,7 @@
 //! Lost connections, rate limits, errors of the platform and refused tokens.
 
 use std::fs;
+use std::time::Duration;
 
 use cowhand_testing::discord;
 use cowhand_testing::wait_until;
@@ -111,7 +112,7 @@ async fn limits_and_errors_of_a_platform_keep_the_order_and_repeat_no_post() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_token_is_stated_once_and_can_be_replaced() {
+async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
     let missing = format!(
         "{{discord: {{bot_token_env: NO_TOKEN, everyone: true, guilds: [{{id: '{}'}}]}}}}",
         discord::GUILD_ID
@@ -147,8 +148,9 @@ async fn a_refused_token_is_stated_once_and_can_be_replaced() {
 
     scene.slack.state().accepts_tokens = true;
     scene.discord.accept_token();
-    let restarted = scene.run(&["restart"]);
-    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+    // Both bots are tried again at once.
+    let reloaded = scene.run(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
     scene.connected().await;
     scene.mention_on_discord("again");
     scene.wait_for_discord("again").await;
@@ -157,4 +159,36 @@ async fn a_refused_token_is_stated_once_and_can_be_replaced() {
     scene.assert_posted_once("running");
     scene.assert_posted_once("not posted");
     scene.assert_posted_once("again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_read_after_a_lost_lease() {
+    let scene = Scene::started(&helper(PRINT_TEXT, 1, "")).await;
+    scene.mention_on_slack("before");
+    scene.wait_for_slack("before").await;
+    scene.query("update chat_bots set node = 'other', until = 9000000000000000 returning ''");
+    scene.slack.wait_for_connections(0).await;
+    // Slack gives up the delivery before the bot is connected again.
+    scene.slack.state().acknowledge_within = Duration::from_millis(1);
+    scene.mention_on_slack("meanwhile");
+    scene.slack.wait_for("the end of the delivery", |state| state.has_no_envelopes().then_some(())).await;
+    scene.slack.state().acknowledge_within = Duration::from_secs(3);
+    scene.query("update chat_bots set until = 0 returning ''");
+    scene.wait_for_slack("meanwhile").await;
+    scene.wait_until_answered();
+    scene.assert_posted_once("meanwhile");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_ends_no_chat() {
+    let scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
+    for point in ["chat_bots_started", "chat_handling"] {
+        scene.start_with(&[("COWHAND_FAULT", &format!("panic:{point}:1"))]);
+        scene.connected().await;
+        scene.mention_on_slack(&format!("after {point}"));
+        scene.wait_for_slack(&format!("after {point}")).await;
+        wait_until("the log of the panic", || scene.log().contains(&format!("{point:?}")).then_some(()));
+        scene.wait_until_answered();
+        scene.stop_daemon();
+    }
 }

@@ -2,11 +2,12 @@
 //! cancelled.
 
 use cowhand_testing::discord::FakeDiscordMessage;
+use cowhand_testing::slack::FakeSlackState;
 use cowhand_testing::wait_until;
 use serde_json::Value;
 
-use crate::reliable::{PRINT_TEXT, helper, to_discord_bot};
-use crate::scene::Scene;
+use crate::reliable::{PRINT_TEXT, helper, to_discord_bot, to_slack_bot};
+use crate::scene::{ANN, SLACK_CHANNEL, Scene};
 
 /// `helper` repeats the text when there is a file `go`.
 fn fleet() -> String {
@@ -81,4 +82,22 @@ async fn a_waiting_message_shows_its_position_and_can_be_changed() {
     assert!(place("removed from the queue").is_some(), "{texts:#?}");
     let jobs: Vec<Value> = scene.jobs().iter().map(|job| job["status"].clone()).collect();
     assert_eq!(jobs, ["completed", "completed", "cancelled", "completed"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_of_a_message_that_is_being_handled_holds_up_no_other_message() {
+    let scene = Scene::started(&fleet()).await;
+    scene.write("go", "");
+    // The reply to this command waits for an hour.
+    scene.slack.rate_limit("chat.postMessage", 1, 3600);
+    let slow = scene.mention_on_slack("!ping");
+    let is_tried = |state: &mut FakeSlackState| {
+        state.calls.iter().any(|call| call.method == "chat.postMessage").then_some(())
+    };
+    scene.slack.wait_for("the reply", is_tried).await;
+    scene.slack.edit(SLACK_CHANNEL, &slow, &to_slack_bot("!ping again"));
+    scene.slack.say_direct(ANN, "hello");
+    let is_answer = |post: &Value| post["text"].as_str().is_some_and(|text| text.contains("did hello"));
+    scene.slack.wait_for_post(&scene.slack.direct_channel(ANN), is_answer).await;
+    scene.slack.wait_until_acknowledged().await;
 }

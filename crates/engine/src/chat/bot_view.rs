@@ -32,7 +32,7 @@ pub struct ChatBotView {
     /// What a person has to do about `problem`; absent if cowhand tries again by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// Node that connects the bot.
+    /// Node that has the lease of the bot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Time of the last change of `status` or `problem`.
@@ -121,7 +121,7 @@ impl ChatBotView {
         if state == ChatBotState::Stopped || (is_alone && !is_held) {
             return self;
         }
-        let lost = || Some(format!("node {node} was connected and no longer responds"));
+        let lost = || Some(format!("node {node} was connected, and does not renew its lease any more"));
         let (status, account, problem) = match state {
             ChatBotState::Connected { account } if is_held => (ChatBotStatus::Connected, Some(account), None),
             ChatBotState::Connected { .. } => (ChatBotStatus::Connecting, None, lost()),
@@ -212,8 +212,8 @@ mod tests {
         let refused = || ChatBotState::Refused { reason: "bad token".into() };
         let lost = || ChatBotState::Connecting { problem: Some("no answer".into()) };
         let refusal = format!("was refused 1m ago: bad token; {REFUSED_ADVICE}");
-        let gone = "is not connected, and cowhand tries again; the last try failed 1m ago: node n1 was connected and no \
-                    longer responds";
+        let gone = "is not connected, and cowhand tries again; the last try failed 1m ago: node n1 was connected, \
+                    and does not renew its lease any more";
         let failed = "is not connected, and cowhand tries again; the last try failed 1m ago: no answer";
         let stopped = "is not connected, because no daemon runs";
         for (record, is_alone, expected) in [

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use super::accepted::{AcceptedMessage, delivery_of};
 use super::attachments::still_attached;
 use super::bot::Bot;
+use super::changes::MessageChange;
 use super::context::ChatContext;
 use super::conversation::Conversation;
 use super::refusal::Refusal;
@@ -83,6 +84,7 @@ pub(super) async fn handle_messages(context: Arc<ChatContext>, bot: Arc<Bot>) {
     let (mut handling, mut busy) = (JoinSet::new(), HashSet::<String>::new());
     let mut failures = 0;
     loop {
+        fault::point("chat_handling");
         let received = bot.received.notified();
         let wait = match open_channels(&context, &bot).await {
             Ok(channels) => {
@@ -130,13 +132,18 @@ async fn handle_channel(context: Arc<ChatContext>, bot: Arc<Bot>, channel: Strin
     let mut failures = 0;
     loop {
         let handled = match caught(handle_next(&context, &bot, &channel)).await {
-            Ok(Ok(is_handled)) => Ok(is_handled),
+            Ok(Ok(handled)) => Ok(handled),
             Ok(Err(error)) => Err(error.to_string()),
             Err(panicked) => Err(format!("the task {panicked}")),
         };
         match handled {
-            Ok(true) => failures = 0,
-            Ok(false) => return channel,
+            Ok(Handled::Message) => failures = 0,
+            Ok(Handled::Nothing) => return channel,
+            // The next renewal of the lease ends this connection.
+            Ok(Handled::ByOtherNode) => {
+                sleep(MESSAGE_CHECK_EVERY).await;
+                return channel;
+            }
             Err(error) => {
                 failures += 1;
                 if failures == 1 {
@@ -151,24 +158,37 @@ async fn handle_channel(context: Arc<ChatContext>, bot: Arc<Bot>, channel: Strin
     }
 }
 
-/// Handles the next message of a channel. Returns false if there is none.
-async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<bool, HandleError> {
-    let Some(inbox) = bot.inbox().filter(|_| !bot.missed.is_reading(channel)) else { return Ok(false) };
+/// Result of the handling of the next message of a channel.
+enum Handled {
+    Message,
+    /// There is no message that can be handled.
+    Nothing,
+    /// Another node has taken over the bot.
+    ByOtherNode,
+}
+
+/// Handles the next message of a channel.
+async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<Handled, HandleError> {
+    let Some(inbox) = bot.inbox().filter(|_| !bot.missed.is_reading(channel)) else {
+        return Ok(Handled::Nothing);
+    };
     let store = context.store();
     let Some(id) = store.first_open_chat_message(inbox.clone(), channel.to_owned()).await? else {
-        return Ok(false);
+        return Ok(Handled::Nothing);
     };
     // An edit or a deletion first changes the stored message, and then waits until this handling has ended. So the
     // message is read after the handling has begun.
     let _turn = bot.handling.begin(&id);
-    let Some(received) = store.open_chat_message(inbox.clone(), id.clone()).await? else { return Ok(true) };
+    let Some(received) = store.open_chat_message(inbox.clone(), id.clone()).await? else {
+        return Ok(Handled::Message);
+    };
     if !context.is_holder(bot).await? {
-        return Ok(false);
+        return Ok(Handled::ByOtherNode);
     }
     handle(context, bot, &received).await?;
     store.chat_message_handled(inbox, id).await?;
     fault::point("chat_handled");
-    Ok(true)
+    Ok(Handled::Message)
 }
 
 async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage) -> Result<(), HandleError> {
@@ -259,14 +279,27 @@ fn addressed_by_name(accepted: &[Addressee], text: &str) -> Option<usize> {
     accepted.iter().position(|one| one.agent.name.as_str().eq_ignore_ascii_case(name.trim()))
 }
 
+/// Stores a change of a message that is not handled yet.
+pub(super) async fn store_change(
+    context: &ChatContext,
+    bot: &Bot,
+    change: &MessageChange,
+) -> Result<bool, StoreError> {
+    let Some(inbox) = bot.inbox() else { return Ok(false) };
+    match change {
+        MessageChange::Edited(message) => context.store().edit_chat_message(inbox, message.clone()).await,
+        MessageChange::Deleted { message } => {
+            context.store().chat_message_handled(inbox, message.clone()).await
+        }
+    }
+}
+
 /// Replaces the text of a message that was edited before its job started.
-pub(super) async fn edited(
+pub(super) async fn apply_edit(
     context: &ChatContext,
     bot: &Bot,
     message: &ChatMessage,
 ) -> Result<(), HandleError> {
-    let Some(inbox) = bot.inbox() else { return Ok(()) };
-    context.store().edit_chat_message(inbox, message.clone()).await?;
     bot.handling.until_ended(&message.id).await;
     if parse_message(&message.text, bot.platform).is_some() {
         // A command acts only when it is sent, so an edit to a command changes nothing.
@@ -291,9 +324,11 @@ pub(super) async fn edited(
 }
 
 /// Cancels the job of a message that was deleted before the job started.
-pub(super) async fn deleted(context: &ChatContext, bot: &Bot, message: &str) -> Result<(), HandleError> {
-    let Some(inbox) = bot.inbox() else { return Ok(()) };
-    context.store().chat_message_handled(inbox, message.to_owned()).await?;
+pub(super) async fn apply_deletion(
+    context: &ChatContext,
+    bot: &Bot,
+    message: &str,
+) -> Result<(), HandleError> {
     bot.handling.until_ended(message).await;
     for answer in context.store().chat_answers_of_message(message.to_owned()).await? {
         if unless_refused(context.cancel_waiting(&answer).await)? {

@@ -16,7 +16,8 @@ use crate::{TestDb, at, new_job, on_both, with_schedule};
 
 on_both! {
     a_message_is_stored_once_and_handled_in_order,
-    the_time_up_to_which_messages_are_received_only_grows,
+    threads_do_not_take_the_places_of_channels,
+    the_time_up_to_which_messages_are_received_goes_back_only_from_the_future,
     an_edit_changes_only_a_message_that_is_not_handled,
     answers_are_found_by_conversation_message_and_author,
     an_ended_answer_does_not_change,
@@ -93,12 +94,33 @@ async fn a_message_is_stored_once_and_handled_in_order(db: TestDb) {
     assert!(store.chat_channels(BOT.into(), at(0), 10).await.unwrap().is_empty());
 }
 
-async fn the_time_up_to_which_messages_are_received_only_grows(db: TestDb) {
+async fn threads_do_not_take_the_places_of_channels(db: TestDb) {
+    let store = db.open().await;
+    store.receive_chat_message(BOT.into(), message("D1:1", "D1", 1), at(1)).await.unwrap();
+    for number in 2..8 {
+        let mut reply = message(&format!("C1:{number}"), "C1", number);
+        reply.place.thread = Some(format!("t{number}"));
+        store.receive_chat_message(BOT.into(), reply, at(number)).await.unwrap();
+    }
+    let channels = store.chat_channels(BOT.into(), at(0), 2).await.unwrap();
+    let places: Vec<_> = channels.iter().map(|seen| (seen.place.channel.as_str(), seen.sent_at)).collect();
+    assert_eq!(places, [("C1", at(7)), ("D1", at(1))]);
+    assert!(channels.iter().all(|seen| seen.place.thread.is_none()));
+    let threads = async |channel: &str, since: i64| -> Vec<String> {
+        let threads = store.chat_threads(BOT.into(), channel.into(), at(since), 3).await.unwrap();
+        threads.into_iter().filter_map(|seen| seen.place.thread).collect()
+    };
+    assert_eq!(threads("C1", 0).await, ["t7", "t6", "t5"]);
+    assert_eq!(threads("C1", 7).await, ["t7"]);
+    assert!(threads("D1", 0).await.is_empty());
+}
+
+async fn the_time_up_to_which_messages_are_received_goes_back_only_from_the_future(db: TestDb) {
     let store = db.open().await;
     let until = async || store.chat_received_until(BOT.into()).await.unwrap();
     assert_eq!(until().await, None);
-    for (set, expected) in [(5, 5), (3, 5), (8, 8)] {
-        store.set_chat_received_until(BOT.into(), at(set)).await.unwrap();
+    for (set, now, expected) in [(5, 6, 5), (3, 6, 5), (8, 9, 8), (4, 7, 4)] {
+        store.set_chat_received_until(BOT.into(), at(set), at(now)).await.unwrap();
         assert_eq!(until().await, Some(at(expected)));
     }
 }

@@ -1,5 +1,6 @@
 //! Planned faults of the platform.
 
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::state::{FakeDiscordState, GatewayOrder};
@@ -60,6 +61,11 @@ impl FakeDiscord {
     /// Lets the addresses of all files expire, as Discord does after a day.
     pub fn expire_files(&self) {
         self.lock().expire_addresses();
+    }
+
+    /// Sets by how much the clock of the platform is ahead of the clock of this machine.
+    pub fn set_clock_offset(&self, offset: SignedDuration) {
+        self.lock().clock_offset = offset;
     }
 
     /// Refuses the token from now on, and closes the connections.

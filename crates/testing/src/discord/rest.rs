@@ -4,8 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::header::DATE;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -28,9 +31,16 @@ pub(super) async fn answer(State(state): State<Arc<Mutex<FakeDiscordState>>>, re
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MOST_BODY_BYTES).await.unwrap();
     let mut state = state.lock().unwrap();
+    let mut response = execute(&mut state, &parts, &body);
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&state.now()).unwrap();
+    response.headers_mut().insert(DATE, date.parse().unwrap());
+    response
+}
+
+fn execute(state: &mut FakeDiscordState, parts: &Parts, body: &Bytes) -> Response {
     let path = parts.uri.path();
     if state.files.contains_key(path) {
-        let (status, content) = state.download(&parts);
+        let (status, content) = state.download(parts);
         return Response::builder().status(status).body(Body::from(content)).unwrap();
     }
     let Some(path) = path.strip_prefix("/api/v10") else { return respond(path, unknown()) };
@@ -47,7 +57,7 @@ pub(super) async fn answer(State(state): State<Arc<Mutex<FakeDiscordState>>>, re
         Some(FakeDiscordFaultKind::StatusAfterEffect(_)) | None => {}
     }
     let query = parts.uri.query().unwrap_or_default();
-    let answered = FakeDiscordRequest::read(&parts.headers, &body)
+    let answered = FakeDiscordRequest::read(&parts.headers, body)
         .map_or((400, json!({ "message": "400: Bad Request", "code": 0 })), |request| {
             state.route(parts.method.as_str(), path, query, &parts.headers, request)
         });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -58,6 +58,8 @@ pub(super) struct FakeDiscordState {
     pub(super) fetched_links: Vec<String>,
     pub(super) faults: VecDeque<FakeDiscordFault>,
     last_id: u64,
+    /// Time by which the clock of the platform is ahead of the clock of this machine.
+    pub(super) clock_offset: SignedDuration,
 }
 
 #[derive(Debug)]
@@ -206,6 +208,7 @@ pub(super) fn new_state(
         fetched_links: Vec::new(),
         faults: VecDeque::new(),
         last_id: 0,
+        clock_offset: SignedDuration::ZERO,
     }
 }
 
@@ -226,9 +229,14 @@ impl FakeDiscordState {
 
     /// Returns a new id. Ids contain the time and grow.
     pub(super) fn new_id(&mut self) -> String {
-        let milliseconds = u64::try_from(Timestamp::now().as_millisecond() - ID_EPOCH).unwrap();
+        let milliseconds = u64::try_from(self.now().as_millisecond() - ID_EPOCH).unwrap();
         self.last_id = (self.last_id + 1).max(milliseconds << 22);
         self.last_id.to_string()
+    }
+
+    /// Returns the time by the clock of the platform.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::now() + self.clock_offset
     }
 
     /// Returns the query that the addresses of files have now.
