@@ -53,7 +53,7 @@ fn place(channel: &str) -> ChatPlace {
 }
 
 fn user(id: &str) -> ChatUser {
-    ChatUser { id: id.into(), name: "jo".into(), roles: Vec::new(), is_bot: false, is_self: false }
+    ChatUser { id: id.into(), name: "jo".into(), roles: Vec::new(), is_bot: false, bot_id: None, is_self: false }
 }
 
 fn key(message: &str) -> FiringKey {
