@@ -1,9 +1,10 @@
 //! Messages that are sent while no daemon is connected.
 
-use cowhand_testing::discord;
+use cowhand_testing::{discord, wait_until};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::reliable::{PRINT_TEXT, helper, to_discord_bot, to_slack_bot};
-use crate::scene::{ANN, SLACK_CHANNEL, Scene};
+use crate::scene::{ANN, SLACK_CHANNEL, Scene, everyone};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missed_messages_of_all_places_are_answered_in_order() {
@@ -68,4 +69,52 @@ async fn missed_messages_of_all_places_are_answered_in_order() {
     assert_eq!(on_discord, ["missed 1", "missed 2", "live"]);
     order(on_discord);
     assert_eq!(scene.jobs().len(), 3 + 8 + 2);
+}
+
+/// `max_lateness` of a schedule bounds the age of the missed messages that fire it, and does not change the limit of the
+/// other schedules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missed_message_that_is_too_old_starts_no_job() {
+    let scene = Scene::started(&format!(
+        "agents:
+  - name: helper
+    runtime: command
+    command: [sh, -c, cat]
+    chat: {}
+    schedules:
+      deploys: {{type: chat, pattern: '^deploy', max_lateness: 2s, prompt: 'Run: {{{{ body }}}}'}}
+",
+        everyone("", "")
+    ))
+    .await;
+    let checked = scene.run(&["config", "check"]);
+    assert!(
+        !checked.stdout.contains("max_lateness") && !checked.stderr.contains("max_lateness"),
+        "{}",
+        checked.stdout
+    );
+    scene.mention_on_slack("before");
+    scene.wait_for_slack("before").await;
+    scene.wait_until_answered();
+    scene.kill_daemon();
+    scene.mention_on_slack("deploy the old site");
+    scene.mention_on_slack("an old question");
+    let sent_at = Timestamp::now();
+    wait_until("the message to be old enough", || {
+        (Timestamp::now().duration_since(sent_at) > SignedDuration::from_secs(3)).then_some(())
+    });
+    scene.start();
+    scene.connected().await;
+    scene.wait_for_slack("an old question").await;
+    scene.mention_on_slack("deploy the new site");
+    scene.wait_for_slack("deploy the new site").await;
+    scene.wait_until_answered();
+    let of_deploys = |job: &&serde_json::Value| job["schedule"] == "deploys";
+    let jobs = scene.jobs();
+    assert_eq!(jobs.iter().filter(of_deploys).count(), 1, "{jobs:#?}");
+    let why = scene.json(&["why", "helper/deploys"]);
+    let reasons: Vec<&str> =
+        why["firings"].as_array().unwrap().iter().filter_map(|firing| firing["why"].as_str()).collect();
+    let reason = "it was received more than 2s after it was sent (`max_lateness`)";
+    assert!(reasons.iter().any(|why| why.contains(reason)), "{reasons:?}");
 }
