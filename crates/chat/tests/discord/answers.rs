@@ -196,7 +196,7 @@ async fn commands_of_another_scope_are_removed() {
         let mut running = start(fake, settings);
         running.next_connected().await;
         running.fake.wait_for("the commands", |fake| (fake.commands().len() == 3).then_some(())).await;
-        let Running { fake, .. } = running;
+        let (fake, _) = running.stop().await;
         let settings = settings_of(&fake, new, "new");
         let mut running = start(fake, settings);
         running.next_connected().await;

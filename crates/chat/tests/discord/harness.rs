@@ -42,14 +42,14 @@ pub(crate) async fn connected() -> Running {
     running
 }
 
-pub(crate) fn start(fake: FakeDiscord, settings: DiscordSettings) -> Running {
+pub(crate) fn start(fake: impl Into<Arc<FakeDiscord>>, settings: DiscordSettings) -> Running {
     let connector = Arc::new(DiscordConnector::new(settings).unwrap());
     let (sender, events) = mpsc::channel(1);
     let end = tokio::spawn({
         let connector = Arc::clone(&connector);
         async move { connector.run(sender).await }
     });
-    Running { fake: Arc::new(fake), connector, events, end }
+    Running { fake: fake.into(), connector, events, end }
 }
 
 impl Running {
