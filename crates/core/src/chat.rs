@@ -62,6 +62,9 @@ pub struct ChatUser {
     /// Roles of the user in the guild on Discord.
     pub roles: Vec<String>,
     pub is_bot: bool,
+    /// Id of the app on Slack (`B…`), if the user is a bot that also has an id as a user (`U…`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bot_id: Option<String>,
     /// True if the user is the bot of this connection.
     pub is_self: bool,
 }

@@ -525,6 +525,9 @@ impl PlanBuilder {
                         self.wake(opens);
                     }
                 }
+                Admission::Held(ScheduleHold::OverPersonBudget(over)) => {
+                    over.until.into_iter().for_each(|until| self.wake(until));
+                }
                 Admission::Held(_) | Admission::AtCapacity | Admission::SessionBusy => {}
             }
         }

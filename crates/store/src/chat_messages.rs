@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
-use super::{Store, StoreError, chat_calls};
+use super::{Store, StoreError, chat_calls, chat_limits};
 
 statements! {
     ADD_CHAT_MESSAGE = same "insert into chat_messages (bot, id, channel, sent_at, received_at, body) \
@@ -183,6 +183,7 @@ impl Store {
             Box::pin(async move {
                 tx.execute(FORGET_CHAT_CHANNELS, args![before]).await?;
                 chat_calls::forget(tx, before).await?;
+                chat_limits::forget(tx, before).await?;
                 tx.execute(FORGET_CHAT_MESSAGES, args![before]).await
             })
         })

@@ -33,7 +33,9 @@ mod chat_calls;
 mod chat_counts;
 mod chat_edits;
 mod chat_files;
+mod chat_limits;
 mod chat_messages;
+mod chat_spending;
 mod claims;
 mod cursors;
 mod database;
@@ -42,6 +44,7 @@ mod events;
 mod failures;
 mod firings;
 mod followups;
+mod highest_cost;
 pub mod histogram;
 mod hooks;
 mod identity;
@@ -97,6 +100,7 @@ pub use chat_bots::{ChatBotRecord, ChatBotState};
 pub use chat_counts::ChatCounts;
 pub use chat_edits::ChatEdit;
 pub use chat_files::{FileSent, SentFile};
+pub use chat_limits::{CountedMessage, LimitReached, MessageLimits};
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
@@ -310,7 +314,9 @@ fn all_statements() -> Vec<Statement> {
         chat_counts::ALL,
         chat_edits::ALL,
         chat_files::ALL,
+        chat_limits::ALL,
         chat_messages::ALL,
+        chat_spending::ALL,
         claims::ALL,
         cursors::ALL,
         database::db::ALL,
@@ -321,6 +327,7 @@ fn all_statements() -> Vec<Statement> {
         followups::ALL,
         database::event_log::ALL,
         database::health::ALL,
+        highest_cost::ALL,
         hooks::ALL,
         identity::ALL,
         imports::ALL,

@@ -8,7 +8,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::trigger::{Driver, FiringKey};
 use cowhand_core::uptime::Uptime;
@@ -169,7 +169,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<Snapshot, StoreError> {
         let configured = || agents.iter().filter_map(|name| roster.agent(name));
-        let ledger = if configured().any(|agent| agent.budget.has_windows()) || roster.budget.has_windows() {
+        let has_budget = |agent: &Agent| agent.budget.has_windows() || agent.has_person_budget();
+        let ledger = if configured().any(has_budget) || roster.budget.has_windows() {
             self.spending(roster, now).await?
         } else {
             SpendingLedger::default()
@@ -225,9 +226,14 @@ pub enum WaitingJobs {
 
 impl WaitingJobs {
     /// Selects enough of the oldest jobs to fill the places of each of these agents, even if some of the jobs have to
-    /// wait for something else.
+    /// wait for something else. Any number of jobs can wait for the budget of their sender, so all jobs are selected if
+    /// there is such a budget.
     pub fn to_fill_places(roster: &Roster, agents: &[AgentName]) -> Self {
-        let places = agents.iter().filter_map(|name| roster.agent(name)).map(|agent| agent.max_concurrent);
+        let agents = agents.iter().filter_map(|name| roster.agent(name));
+        if agents.clone().any(Agent::has_person_budget) {
+            return Self::All;
+        }
+        let places = agents.map(|agent| agent.max_concurrent);
         Self::Oldest { count: places.max().unwrap_or_default().saturating_mul(2).saturating_add(SPARE_JOBS) }
     }
 }

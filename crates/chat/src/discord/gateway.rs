@@ -18,7 +18,7 @@ use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
 use super::DiscordSettings;
-use super::command::register_commands;
+use super::command::SlashRegistration;
 use super::directory::parsed;
 use super::interaction::{InteractionKey, answer_interaction};
 use super::presence::presence;
@@ -201,9 +201,11 @@ impl GatewayReader<'_> {
         }
         self.registration.abort_all();
         let (rest, application) = (Arc::clone(self.rest), ready.application.id.clone());
+        let guilds = ready.guilds.iter().map(|guild| guild.id.clone()).collect();
         let (guild, commands) = (self.settings.command_guild.clone(), self.settings.commands.clone());
+        let registration = SlashRegistration { application, guild, guilds, commands };
         self.registration.spawn(async move {
-            register_commands(&rest, &application, guild.as_deref(), &commands).await;
+            registration.run(&rest).await;
         });
     }
 

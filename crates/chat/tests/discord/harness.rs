@@ -42,10 +42,10 @@ pub(crate) async fn connected() -> Running {
     running
 }
 
-pub(crate) fn start(fake: FakeDiscord, settings: DiscordSettings) -> Running {
+pub(crate) fn start(fake: impl Into<Arc<FakeDiscord>>, settings: DiscordSettings) -> Running {
     let connector = Arc::new(DiscordConnector::new(settings).unwrap());
     let (end, events) = run(&connector);
-    Running { fake: Arc::new(fake), connector, events, end }
+    Running { fake: fake.into(), connector, events, end }
 }
 
 fn run(connector: &Arc<DiscordConnector>) -> (JoinHandle<ConnectionEnd>, mpsc::Receiver<ReceivedEvent>) {

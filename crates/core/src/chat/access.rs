@@ -50,7 +50,7 @@ pub fn call_reception(chat: &PlatformChat, place: &ChatPlace, user: &ChatUser) -
 }
 
 fn receive(chat: &PlatformChat, place: &ChatPlace, author: &ChatUser, is_addressed: bool) -> ChatReception {
-    if author.is_self || (author.is_bot && !chat.access.bots.contains(&author.id)) {
+    if author.is_self || (author.is_bot && !lists_bot(&chat.access, author)) {
         return ChatReception::Ignored;
     }
     let for_direct = || (chat.direct.mode, chat.direct.context_messages);
@@ -100,12 +100,18 @@ fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) 
 /// Checks whether a user may talk to the agent. A bot may talk to the agent only if it is listed in `bots`.
 pub fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
     if user.is_self || user.is_bot {
-        return !user.is_self && access.bots.contains(&user.id);
+        return !user.is_self && lists_bot(access, user);
     }
     access.everyone
         || access.users.contains(&user.id)
         || user.roles.iter().any(|role| access.roles.contains(role))
         || is_operator(access, user)
+}
+
+/// Checks whether `bots` contains one of the ids of a bot.
+fn lists_bot(access: &ChatAccess, bot: &ChatUser) -> bool {
+    let is_listed = |id: &String| access.bots.contains(id);
+    is_listed(&bot.id) || bot.bot_id.as_ref().is_some_and(is_listed)
 }
 
 /// Checks whether a user may stop jobs of others, use schedule commands and answer asks. A bot is never an operator.
@@ -143,7 +149,7 @@ mod tests {
             None => (Vec::new(), id.starts_with("bot")),
         };
         let id = id.split('+').next().unwrap_or_default().to_owned();
-        ChatUser { name: id.clone(), is_self: id == "self", id, roles, is_bot }
+        ChatUser { name: id.clone(), is_self: id == "self", id, roles, is_bot, bot_id: None }
     }
 
     /// Creates a message in `GUILD/CHANNEL`, `GUILD/CHANNEL/THREAD` or `dm`. A `@` before the place means that the

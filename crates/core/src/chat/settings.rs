@@ -80,7 +80,7 @@ pub struct ChatAccess {
     pub per_user_per_day_usd: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MessageRate {
     pub messages: u32,
     pub period: SignedDuration,

@@ -10,6 +10,7 @@ use super::command::command_text;
 use super::escape::{escape, inline_code};
 use super::settings::MessageRate;
 use super::{ChatAttachment, ChatPlatform};
+use crate::budget::{OverBudget, money};
 use crate::duration;
 use crate::id::{AgentName, JobId};
 use crate::size;
@@ -72,12 +73,49 @@ pub fn rate_reached(rate: MessageRate, again_at: Timestamp, now: Timestamp) -> S
     format!("You may send {messages} in {period}. You can write again {}.", at(again_at, now))
 }
 
-/// Says that the jobs of the sender have cost too much today, and when the sender can write again.
-pub fn budget_used_up(limit_usd: f64, again_at: Timestamp, now: Timestamp) -> String {
+/// Says that the daily budget of the sender is used up, or has no room for another job.
+pub fn over_person_budget(over: &OverBudget, now: Timestamp) -> String {
+    let limit = money(over.limit);
+    let renewed = over.until.map(|until| at(until, now)).unwrap_or_default();
+    if over.spent >= over.limit {
+        return format!("Your budget of {limit} for one day is used up. You can write again {renewed}.");
+    }
     format!(
-        "Your budget of ${limit_usd:.2} for one day is used up. You can write again {}.",
-        at(again_at, now)
+        "Your budget of {limit} for one day has no room for this message: {}. The budget is renewed {renewed}.",
+        parts_of(over)
     )
+}
+
+/// The message waits, because the daily budget of its sender has no room for its job now.
+pub fn waits_for_budget(agent: &AgentName, over: &OverBudget, platform: ChatPlatform) -> String {
+    let (agent, limit) = (escape(agent.as_str(), platform), money(over.limit));
+    // The note does not contain a remaining time, which would change while the note is shown.
+    let until = over.until.map(|until| until.strftime("%H:%M UTC").to_string()).unwrap_or_default();
+    let when = if over.fits_after_running() {
+        "It starts when your running jobs have ended and have left enough.".to_owned()
+    } else {
+        format!("The budget is renewed at {until}.")
+    };
+    let cancel = command("cancel", platform);
+    format!(
+        "Your message to agent {agent} waits, because your budget of {limit} for one day has no room for it: {}. {when} \
+         {cancel} removes it from the queue.",
+        parts_of(over)
+    )
+}
+
+/// Lists what a budget is used for.
+fn parts_of(over: &OverBudget) -> String {
+    let reserved = match over.reserved {
+        0 => String::new(),
+        reserved => format!(", {} is reserved for your earlier messages", money(reserved)),
+    };
+    let needed = match over.needed {
+        // The cost of a job is not known.
+        0 | 1 => String::new(),
+        needed => format!(", and a job may cost {}", money(needed)),
+    };
+    format!("{} is used{reserved}{needed}", money(over.spent))
 }
 
 pub fn attachment_too_large(attachment: &ChatAttachment, limit_bytes: u64, platform: ChatPlatform) -> String {
@@ -133,9 +171,16 @@ pub fn voice_failed(reason: &str, platform: ChatPlatform) -> String {
     format!("Your voice message could not be transcribed: {}", sentence(reason, platform))
 }
 
-/// Returns the post with the text of a voice message.
-pub fn transcript(text: &str, platform: ChatPlatform) -> String {
-    format!("Transcript: {}", escape(text, platform))
+/// Returns the post with the text of a voice message: its first characters, and how many more the agent gets.
+pub fn transcript(text: &str, max_chars: usize, platform: ChatPlatform) -> String {
+    let more = text.chars().count().saturating_sub(max_chars);
+    let shown: String = text.chars().take(max_chars).collect();
+    let note = if more > 0 {
+        format!("\n… {more} more characters are not shown. The agent gets the whole transcript.")
+    } else {
+        String::new()
+    };
+    format!("Transcript: {}{note}", escape(&shown, platform))
 }
 
 /// Says that a message was removed from the queue. `by` is the person who cancelled it; none for the sender.

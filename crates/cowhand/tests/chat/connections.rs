@@ -4,10 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use cowhand_testing::discord;
+use cowhand_testing::slack;
 use cowhand_testing::wait_until;
+use serde_json::json;
 
 use crate::reliable::{PRINT_TEXT, helper, to_discord_bot};
-use crate::scene::Scene;
+use crate::scene::{ANN, SLACK_CHANNEL, Scene};
 
 /// A loss of the connections, and what causes it.
 type ConnectionLoss = (&'static str, fn(&Scene));
@@ -191,4 +193,51 @@ async fn a_panic_ends_no_chat() {
         scene.wait_until_answered();
         scene.stop_daemon();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_with_the_same_token_in_two_variables_share_a_connection() {
+    let chat = |token: &str, channel: &str| {
+        format!("{{slack: {{{token}everyone: true, channels: [{{id: {channel}}}]}}}}")
+    };
+    let (alpha, beta) = (chat("", SLACK_CHANNEL), chat("bot_token_env: SECOND_TOKEN, ", "C2"));
+    let scene = Scene::new(&format!(
+        "agents:
+  - {{name: alpha, runtime: command, command: [sh, -c, echo alpha says], chat: {alpha}}}
+  - {{name: beta, runtime: command, command: [sh, -c, echo beta says], chat: {beta}}}
+"
+    ))
+    .await;
+    scene.slack.add_channel("C2", "other");
+    let started = scene
+        .command(&["start", "-d", "--no-server"])
+        .env("SECOND_TOKEN", slack::BOT_TOKEN)
+        .output()
+        .unwrap();
+    assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+    scene.slack.wait_for_connections(1).await;
+    let bots = scene.wait_for("the connection", &["status"], |status| {
+        let bots = status["chat_bots"].as_array().unwrap();
+        bots.iter().any(|bot| bot["status"] == "connected").then(|| bots.clone())
+    });
+    assert_eq!(bots.len(), 1, "{bots:#?}");
+    assert_eq!(bots[0]["agents"], json!(["alpha", "beta"]), "{bots:#?}");
+    for (channel, expected) in [(SLACK_CHANNEL, "alpha says"), ("C2", "beta says")] {
+        for number in 1..=3 {
+            let ts = scene.slack.say(channel, ANN, &format!("<@{}> message {number}", slack::BOT_USER));
+            scene
+                .slack
+                .wait_for_post(channel, |post| {
+                    post["thread_ts"] == *ts
+                        && post["text"].as_str().is_some_and(|text| text.contains(expected))
+                })
+                .await;
+        }
+    }
+    assert_eq!(scene.slack.connections(), 1);
+    let checks = scene.run(&["doctor"]).stdout;
+    assert_eq!(checks.matches("chat bot slack:").count(), 1, "{checks}");
+    scene.stop();
+    let bots = scene.json(&["status"])["chat_bots"].clone();
+    assert_eq!(bots.as_array().unwrap().len(), 1, "{bots:#}");
 }

@@ -1,10 +1,11 @@
 //! Messages that are sent while no daemon is connected.
 
 use cowhand_testing::{discord, wait_until};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::reliable::{PRINT_TEXT, helper, to_discord_bot, to_slack_bot};
-use crate::scene::{ANN, SLACK_CHANNEL, Scene};
+use crate::scene::{ANN, SLACK_CHANNEL, Scene, everyone};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missed_messages_of_all_places_are_answered_in_order() {
@@ -102,4 +103,52 @@ async fn neither_many_threads_nor_a_clock_that_was_ahead_hide_a_direct_message()
     scene.slack.say_direct(ANN, "missed with a wrong clock");
     scene.start();
     answer("missed with a wrong clock").await;
+}
+
+/// `max_lateness` of a schedule bounds the age of the missed messages that fire it, and does not change the limit of the
+/// other schedules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missed_message_that_is_too_old_starts_no_job() {
+    let scene = Scene::started(&format!(
+        "agents:
+  - name: helper
+    runtime: command
+    command: [sh, -c, cat]
+    chat: {}
+    schedules:
+      deploys: {{type: chat, pattern: '^deploy', max_lateness: 2s, prompt: 'Run: {{{{ body }}}}'}}
+",
+        everyone("", "")
+    ))
+    .await;
+    let checked = scene.run(&["config", "check"]);
+    assert!(
+        !checked.stdout.contains("max_lateness") && !checked.stderr.contains("max_lateness"),
+        "{}",
+        checked.stdout
+    );
+    scene.mention_on_slack("before");
+    scene.wait_for_slack("before").await;
+    scene.wait_until_answered();
+    scene.kill_daemon();
+    scene.mention_on_slack("deploy the old site");
+    scene.mention_on_slack("an old question");
+    let sent_at = Timestamp::now();
+    wait_until("the message to be old enough", || {
+        (Timestamp::now().duration_since(sent_at) > SignedDuration::from_secs(3)).then_some(())
+    });
+    scene.start();
+    scene.connected().await;
+    scene.wait_for_slack("an old question").await;
+    scene.mention_on_slack("deploy the new site");
+    scene.wait_for_slack("deploy the new site").await;
+    scene.wait_until_answered();
+    let of_deploys = |job: &&serde_json::Value| job["schedule"] == "deploys";
+    let jobs = scene.jobs();
+    assert_eq!(jobs.iter().filter(of_deploys).count(), 1, "{jobs:#?}");
+    let why = scene.json(&["why", "helper/deploys"]);
+    let reasons: Vec<&str> =
+        why["firings"].as_array().unwrap().iter().filter_map(|firing| firing["why"].as_str()).collect();
+    let reason = "it was received more than 2s after it was sent (`max_lateness`)";
+    assert!(reasons.iter().any(|why| why.contains(reason)), "{reasons:?}");
 }

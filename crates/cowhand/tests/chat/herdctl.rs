@@ -187,6 +187,10 @@ async fn the_examples_of_herdctl_run_unchanged() {
 async fn channels_reach_their_agents(scene: &Scene, second: &str) {
     let mention = format!("<@{}> hello", discord::BOT_ID);
     scene.write("agents/bot/metadata.json", r#"{"shouldNotify": true}"#);
+    let registered =
+        |platform: &FakeDiscord| Some(platform.commands()).filter(|commands| !commands.is_empty());
+    let commands = scene.discord.wait_for("the slash commands", registered).await;
+    assert!(commands.iter().all(|command| command["guild_id"] == discord::GUILD_ID), "{commands:#?}");
     scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, "not for the bot");
     scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, &mention);
     answered(&scene.discord, discord::CHANNEL_ID, "bot answers").await;

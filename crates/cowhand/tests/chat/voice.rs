@@ -180,3 +180,47 @@ async fn voice_messages_of_slack_are_transcribed() {
     assert_eq!(requests.len(), 2);
     assert!(requests.iter().all(|(_, _, body)| body.contains("SOUND") && body.contains("audio_message.m4a")));
 }
+
+/// A transcription costs money, whether it succeeds or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn voice_messages_count_for_the_rate_before_they_are_transcribed() {
+    let (service, url) = service().await;
+    let keys = format!(
+        ", rate: {{messages: 3, per: 1h}}, voice: {{enabled: true, api_url: '{url}', api_key_env: SPEECH_KEY}}"
+    );
+    let chat = everyone("", &keys).replace("channels: [{id: '", "channels: [{mode: auto, id: '");
+    let scene = Scene::new(&format!(
+        "agents:\n  - {{name: helper, runtime: command, command: [sh, -c, echo done], chat: {chat}}}\n"
+    ))
+    .await;
+    scene.write(".env", &format!("SPEECH_KEY={KEY}\n"));
+    scene.start();
+    scene.connected().await;
+    let transcript = "many words ".repeat(5_000);
+    let answers = [r#"{"text": "  "}"#.to_owned(), format!(r#"{{"text": "{transcript}"}}"#)];
+    for (answer, said) in answers.into_iter().zip(["found no words", "Transcript: many words"]) {
+        service.lock().unwrap().answer = (200, answer);
+        scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
+        posted(&scene, said).await;
+    }
+    posted(&scene, "more characters are not shown. The agent gets the whole transcript.").await;
+    let long = scene.discord.messages(discord::CHANNEL_ID).into_iter().map(|message| message.content);
+    assert!(
+        long.filter(|text| text.contains("many words")).count() <= 4,
+        "a long transcript makes few posts"
+    );
+    posted(&scene, "done").await;
+    service.lock().unwrap().answer = (200, r#"{"text": ""}"#.to_owned());
+    for _ in 0..3 {
+        scene.discord.say_voice(discord::CHANNEL_ID, discord::USER_ID, b"SOUND");
+    }
+    posted(&scene, "You may send 3 messages in 1h.").await;
+    scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, "a written message");
+    scene.wait_for("the last refusal", &["why", "helper/chat", "--limit", "100"], |why| {
+        let firings = why["firings"].as_array().unwrap().iter();
+        let refused = firings.filter(|firing| firing["why"].to_string().contains("too many messages"));
+        (refused.count() == 3).then_some(())
+    });
+    assert_eq!(service.lock().unwrap().requests.len(), 3);
+    assert_eq!(scene.jobs().len(), 1);
+}

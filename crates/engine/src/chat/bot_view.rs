@@ -1,9 +1,10 @@
 //! The bots of a fleet with the states of their connections, as users see them.
 
 use cowhand_core::chat::ChatPlatform;
+use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::duration;
 use cowhand_core::id::AgentName;
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,20 +65,23 @@ pub async fn chat_bots(
     is_alone: bool,
     now: Timestamp,
 ) -> Result<Vec<ChatBotView>, StoreError> {
+    let of_agent = |agent: &Agent| agent.chat.clone().into_iter().flat_map(|chat| chat.platforms);
+    let used: Vec<String> = roster.agents.iter().flat_map(of_agent).map(|chat| chat.bot_key()).collect();
+    if used.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut records, counts) = (store.chat_bots().await?, store.chat_counts().await?);
+    records.retain(|record| used.contains(&record.bot));
     let mut views: Vec<ChatBotView> = Vec::new();
     for agent in &roster.agents {
-        for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
-            let bot = chat.bot_key();
+        for chat in of_agent(agent) {
+            let bot = bot_of(&records, &agent.name, &chat);
             match views.iter_mut().find(|view| view.bot == bot) {
                 Some(view) => view.agents.push(agent.name.clone()),
                 None => views.push(ChatBotView::new(bot, chat.platform, agent.name.clone(), is_alone)),
             }
         }
     }
-    if views.is_empty() {
-        return Ok(views);
-    }
-    let (mut records, counts) = (store.chat_bots().await?, store.chat_counts().await?);
     Ok(views
         .into_iter()
         .map(|view| {
@@ -86,6 +90,16 @@ pub async fn chat_bots(
             view.with_counts(&counts, record.as_ref()).with_record(record, is_alone, now)
         })
         .collect())
+}
+
+/// Returns the key of the bot that an agent uses. A daemon has recorded it, because only its environment shows whether two
+/// variables contain the same token.
+fn bot_of(records: &[ChatBotRecord], agent: &AgentName, chat: &PlatformChat) -> String {
+    let own = chat.bot_key();
+    let is_of_agent =
+        |record: &&ChatBotRecord| record.platform == chat.platform && record.agents.contains(agent);
+    let recorded = records.iter().filter(is_of_agent).max_by_key(|record| (record.until, record.bot == own));
+    recorded.map_or(own, |record| record.bot.clone())
 }
 
 impl ChatBotView {

@@ -21,6 +21,7 @@ mod intake;
 mod job_output;
 mod live_answers;
 mod missed;
+mod person_limits;
 mod posts;
 mod refusal;
 mod sent_files;

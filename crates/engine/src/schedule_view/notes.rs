@@ -79,6 +79,9 @@ impl ScheduleView {
             self.skip_reason = Some(SkipReason::Requeued);
             return self.with_note(SkipReason::Requeued, Some(until), sentence);
         }
+        if let Some((until, sentence)) = person_note(roster, agent, schedule, snapshot) {
+            return self.with_note(SkipReason::OverBudget, until, sentence);
+        }
         if let Some(wait) = slot_wait(roster, agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::AtCapacity);
             return self.with_note(SkipReason::AtCapacity, wait.until, wait.sentence);
@@ -280,6 +283,20 @@ fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opt
         .next()
 }
 
+/// Explains that the oldest job of the schedule whose sender has no budget left waits, and until when.
+fn person_note(
+    roster: &Roster,
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &Snapshot,
+) -> Option<(Option<Timestamp>, String)> {
+    let mut jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
+    let (job, over) =
+        jobs.find_map(|job| snapshot.ledger.over_person.get(&job.id).map(|over| (&job.id, over)))?;
+    let until = over.until.filter(|_| !over.fits_after_running());
+    Some((until, format!("{job}: {}", over.sentence(&agent.name, roster.zone()))))
+}
+
 /// Explains why the oldest job of the schedule that waits for a retry still waits, and until when.
 fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.next_retry(schedule.id, now)?;
@@ -307,7 +324,8 @@ fn waiting_work_note(
     let held = first_hold.map(|hold| {
         let until = if hold == ScheduleHold::Off { "until it is on again" } else { "yet" };
         let counted = counted(held_jobs.len(), held_firings.len());
-        format!("{counted} of it will not start {until}: {}", hold.sentence())
+        let sentence = hold.sentence(&agent.name, schedule.zone.time_zone());
+        format!("{counted} of it will not start {until}: {sentence}")
     });
     let (agent_name, schedule_name) = (&agent.name, shell_word(schedule.name.as_str()));
     let free = (!free_jobs.is_empty() || !free_firings.is_empty()).then(|| {

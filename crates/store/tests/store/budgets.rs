@@ -46,7 +46,7 @@ fn per_day(dollars: f64) -> Budget {
 
 fn limits(agent_budget: Budget, fleet: Budget) -> SpendLimits {
     let (day, month) = (Period::day(at(0), &TimeZone::UTC), Period::month(at(0), &TimeZone::UTC));
-    SpendLimits { own: agent_budget, fleet, day, month }
+    SpendLimits { own: agent_budget, fleet, person: None, day, month }
 }
 
 fn starter(limits: SpendLimits) -> Starter {

@@ -153,6 +153,10 @@ impl FakeDiscordState {
             }
             ("GET", ["applications", "@me"]) => (200, self.application_json()),
             (_, ["applications", APPLICATION_ID, "commands"]) => self.commands(method, "", &request.payload),
+            ("DELETE", ["applications", APPLICATION_ID, "commands", id]) => self.remove_command("", id),
+            ("DELETE", ["applications", APPLICATION_ID, "guilds", guild, "commands", id]) => {
+                self.remove_command(guild, id)
+            }
             (_, ["applications", APPLICATION_ID, "guilds", guild, "commands"]) => {
                 self.commands(method, guild, &request.payload)
             }
@@ -347,6 +351,13 @@ impl FakeDiscordState {
             }
             _ => unknown(),
         }
+    }
+
+    fn remove_command(&mut self, guild: &str, id: &str) -> Answered {
+        let commands = self.commands.entry(guild.to_owned()).or_default();
+        let before = commands.len();
+        commands.retain(|command| command["id"] != id);
+        if commands.len() < before { (204, Value::Null) } else { unknown() }
     }
 
     /// Takes the first answer to an interaction.

@@ -32,6 +32,13 @@ impl FakeSlack {
         add_message(&self.workspace, channel, message)
     }
 
+    /// Lets another app write that has an id as a user, too.
+    pub fn say_as_app(&self, channel: &str, user: &str, bot: &str, text: &str) -> String {
+        let message = json!({ "user": user, "bot_id": bot, "text": text,
+            "bot_profile": { "id": bot, "name": format!("App {bot}") } });
+        add_message(&self.workspace, channel, message)
+    }
+
     /// Lets a user write with a file.
     pub fn say_with_file(
         &self,

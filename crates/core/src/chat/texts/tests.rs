@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::actor::Actor;
 use crate::ask::{Answered, Ask, AskState, AskSubject};
+use crate::budget::{BudgetOwner, BudgetWindow, OverBudget, Unit};
 use crate::chat::markdown::post_limit;
 use crate::chat::render::RenderedPost;
 use crate::chat::split::length;
@@ -35,6 +36,16 @@ fn notices_are_plain_sentences() {
     let later: Timestamp = "2026-01-05T14:05:10Z".parse().unwrap();
     let rate = |messages| MessageRate { messages, period: SignedDuration::from_mins(10) };
     let (agent, job) = (&agent(), &job());
+    let over = |spent| OverBudget {
+        scope: BudgetOwner::Person,
+        window: BudgetWindow::Day,
+        unit: Unit::Usd,
+        limit: 2_500_000,
+        spent,
+        reserved: 400_000,
+        needed: 200_000,
+        until: Some(later),
+    };
     let large = attachment("a `b`.zip", "application/zip", 104_857_600);
     for (text, expected) in [
         (
@@ -59,8 +70,16 @@ fn notices_are_plain_sentences() {
             "You may send 5 messages in 10m. You can write again in 5m 10s (14:05 UTC).",
         ),
         (
-            budget_used_up(2.5, later, now),
+            over_person_budget(&over(2_500_000), now),
             "Your budget of $2.50 for one day is used up. You can write again in 5m 10s (14:05 UTC).",
+        ),
+        (
+            over_person_budget(&over(2_000_000), now),
+            "Your budget of $2.50 for one day has no room for this message: $2.00 is used, $0.40 is reserved for your earlier messages, and a job may cost $0.20. The budget is renewed in 5m 10s (14:05 UTC).",
+        ),
+        (
+            waits_for_budget(agent, &over(2_000_000), Slack),
+            "Your message to agent coder waits, because your budget of $2.50 for one day has no room for it: $2.00 is used, $0.40 is reserved for your earlier messages, and a job may cost $0.20. It starts when your running jobs have ended and have left enough. `!cancel` removes it from the queue.",
         ),
         (
             attachment_too_large(&large, 10_485_760, Slack),
@@ -86,7 +105,11 @@ fn notices_are_plain_sentences() {
         (attachments_ignored(agent, Slack), "Agent coder takes no files. Only your text was passed on."),
         (voice_ignored(agent, Slack), "Agent coder takes no voice messages. Please write your message."),
         (voice_failed("no <key>", Slack), "Your voice message could not be transcribed: no &lt;key&gt;."),
-        (transcript("Hello @everyone", Discord), "Transcript: Hello @\u{200b}everyone"),
+        (transcript("Hello @everyone", 15, Discord), "Transcript: Hello @\u{200b}everyone"),
+        (
+            transcript("Hello you", 5, Slack),
+            "Transcript: Hello\n… 4 more characters are not shown. The agent gets the whole transcript.",
+        ),
         (cancelled(None, Slack), "Your message was removed from the queue."),
         (cancelled(Some("<@U1>"), Slack), "Your message was removed from the queue by &lt;@U1&gt;."),
         (stopping(job), "job-2026-01-05-a1b2c3 is being stopped."),

@@ -277,3 +277,16 @@ fn schedules_of_type_chat_need_a_chat_that_fires_them() {
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("cowhand.yaml:9:13 not a regular expression"), "{lines:?}");
 }
+
+/// A budget in dollars cannot be enforced if the runtime reports only tokens and the model has no price.
+#[test]
+fn the_budget_of_a_person_needs_a_price() {
+    let config = |prices: &str| {
+        let chat = slack("users: [U1], budget: {per_user_per_day_usd: 1}");
+        format!("{prices}agents:\n  - {{name: a, runtime: codex, model: m, chat: {chat}}}\n")
+    };
+    let without = rendered(&load_text(&config("")));
+    assert!(without.contains("needs the price of m") && without.contains("chat.slack.budget"), "{without}");
+    let with = load_text(&config("prices: {m: {input: 1, output: 2}}\n"));
+    assert_eq!(with.errors(), 0, "{}", rendered(&with));
+}

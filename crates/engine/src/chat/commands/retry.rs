@@ -5,7 +5,7 @@ use cowhand_core::chat::texts;
 use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::roster::Schedule;
 
-use super::super::accepted::{deliver, limit_refusal};
+use super::super::accepted::deliver;
 use super::super::intake::HandleError;
 use super::super::live_answers::{LiveProgress, progress_of};
 use super::super::refusal::Refusal;
@@ -35,7 +35,7 @@ impl UsedCommand<'_> {
         };
         Ok(match self.deliver(schedule, origin, delivery).await? {
             None => texts::runs_again(self.agent_name(), self.platform()),
-            Some(error) => self.refused(&Refusal::Fleet(Box::new(error))),
+            Some(refusal) => self.refused(&refusal),
         })
     }
 
@@ -63,7 +63,8 @@ impl UsedCommand<'_> {
                 LiveProgress::Pending(_) | LiveProgress::Preparing => texts::still_waits(self.platform()),
             }));
         }
-        let refusal = limit_refusal(self.context(), self.addressee, &self.sent.user.id).await?;
+        let user = &self.sent.user.id;
+        let refusal = self.addressee.limit_refusal(self.context(), self.platform(), user).await?;
         Ok(refusal.map(|refusal| self.refused(&refusal)))
     }
 
@@ -72,7 +73,7 @@ impl UsedCommand<'_> {
         schedule: &Schedule,
         origin: AnswerOrigin,
         delivery: Message,
-    ) -> Result<Option<FleetError>, FleetError> {
+    ) -> Result<Option<Refusal>, FleetError> {
         match deliver(self.context(), self.addressee, schedule, origin, delivery).await {
             Ok(refused) => Ok(refused),
             Err(HandleError::Store(error)) => Err(error.into()),
