@@ -21,7 +21,7 @@ const SIZE: usize = 400_000;
 fn large_texts() -> Vec<(&'static str, String)> {
     let filled = |text: &str| text.repeat(SIZE / text.len());
     let half = |text: &str| text.repeat(SIZE / 2 / text.len());
-    let growing: String = (1..2_000).map(|count| format!("{} ", "`".repeat(count))).collect();
+    let growing = (1..2_000).map(|count| "`".repeat(count)).collect::<Vec<_>>().join(" ");
     vec![
         ("spaces", filled(" ")),
         ("spaces in a line", format!("x{}x", filled(" "))),

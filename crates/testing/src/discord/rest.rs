@@ -292,13 +292,12 @@ impl FakeDiscordState {
         let nonce = payload["nonce"].as_str().map(str::to_owned);
         let is_unique = payload["enforce_nonce"] == true;
         let earlier = nonce.as_ref().filter(|_| is_unique).and_then(|nonce| self.nonces.get(nonce));
-        let id = match earlier.map(u64::to_string) {
-            Some(id) => id,
-            None => {
-                let flags = payload["flags"].as_u64().unwrap_or_default();
-                self.fetch_links(content, flags);
-                self.add_post(channel, &request.payload, request.files)
-            }
+        let id = if let Some(id) = earlier.map(u64::to_string) {
+            id
+        } else {
+            let flags = payload["flags"].as_u64().unwrap_or_default();
+            self.fetch_links(content, flags);
+            self.add_post(channel, &request.payload, request.files)
         };
         let mut answer = self.message_json(self.message(&id).unwrap());
         answer["nonce"] = json!(nonce);

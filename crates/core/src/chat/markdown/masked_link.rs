@@ -60,7 +60,8 @@ fn is_other_address(word: &str, url: &str) -> bool {
     }
     let is_host_alone = without_scheme(word).eq_ignore_ascii_case(without_scheme(&host));
     let is_same = without_scheme(word).eq_ignore_ascii_case(without_scheme(url));
-    !is_same && !(is_host_alone && host == host_of(url))
+    let is_own_host = is_host_alone && host == host_of(url);
+    !(is_same || is_own_host)
 }
 
 fn is_host(text: &str) -> bool {
