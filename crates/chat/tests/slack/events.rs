@@ -184,8 +184,8 @@ async fn an_app_has_the_ids_of_its_user_and_of_its_bot() {
 #[tokio::test]
 async fn only_some_names_of_a_message_are_looked_up() {
     let mut scene = Scene::start().await;
-    let ids: String = (0..3_000).map(|number| format!("<@UX{number}> ")).collect();
-    scene.slack.say("C1", "U1", &format!("{ids}<@U2>"));
+    let ids: Vec<String> = (0..3_000).map(|number| format!("<@UX{number}>")).collect();
+    scene.slack.say("C1", "U1", &format!("{} <@U2>", ids.join(" ")));
     let message = scene.next_message().await;
     assert!(message.text.contains("@UX2999 @U2"), "{}", &message.text[message.text.len() - 40..]);
     // The author and twenty of the ids.
