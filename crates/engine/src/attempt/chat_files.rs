@@ -20,9 +20,10 @@ use crate::chat_bots::{Download, bots_of, post_key, wait_after};
 use crate::secrets::redactor_over;
 use cowhand_run::attempt::SavedFolder;
 use cowhand_store::ChatAnswer;
-use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::beneath::NotOpened;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
+use cowhand_system::work_dir::WorkDirPath;
 
 /// Time for the download of one file, with all tries.
 const DOWNLOAD_TIME: Duration = Duration::from_mins(5);
@@ -42,7 +43,7 @@ enum NotSaved {
     #[error(transparent)]
     Download(#[from] ChatError),
     #[error("it cannot be saved in the working directory: {0}")]
-    NotWritten(#[from] NotOpened),
+    NotWritten(String),
 }
 
 impl AttemptTask {
@@ -61,13 +62,15 @@ impl AttemptTask {
         let files: Vec<_> =
             answer.origin.details.attachments.iter().filter(|file| file.path.is_some()).collect();
         let Some(folder) = files.first().and_then(|file| folder_of(file)) else { return Ok(String::new()) };
-        let saved = SavedFolder { directory: directory.to_owned(), below: folder };
         let loaded = self.engine.loaded();
+        let saved = self.saved_folder(directory, folder).await;
         let platform = answer.origin.platform;
         let chat = loaded.roster.agent(self.job.agent()).and_then(|agent| agent.chat.as_ref()?.on(platform));
         let rules = chat.and_then(|chat| chat.attachments.as_ref());
-        if rules.is_none_or(|rules| rules.removed_after_job) {
-            self.attempt().record_saved_folder(&saved).map_err(CannotStart::PrivateFiles)?;
+        if let Ok(saved) = &saved
+            && rules.is_none_or(|rules| rules.removed_after_job)
+        {
+            self.attempt().record_saved_folder(saved).map_err(CannotStart::PrivateFiles)?;
         }
         let connector = self.connector_of(&answer);
         let mut missing = Vec::new();
@@ -92,6 +95,19 @@ impl AttemptTask {
         Ok(note(&missing))
     }
 
+    /// Returns the folder of the files, with the real path of the working directory, or the reason why the working
+    /// directory cannot be used.
+    async fn saved_folder(&self, directory: &Path, below: PathBuf) -> Result<SavedFolder, String> {
+        let (directory, workspaces) = (directory.to_owned(), self.engine.home.state.workspaces());
+        let loaded = self.engine.loaded();
+        let opened = run_blocking(move || {
+            let writable = &loaded.writable;
+            let path = WorkDirPath { directory: &directory, workspaces: &workspaces, writable };
+            Ok(SavedFolder { directory: path.open()?.path()?, below })
+        });
+        opened.await.map_err(|error: NotOpened| error.to_string())
+    }
+
     /// Returns the connector through which the message arrived, or the reason why there is none.
     fn connector_of(&self, answer: &ChatAnswer) -> Result<std::sync::Arc<dyn Connector>, String> {
         let loaded = self.engine.loaded();
@@ -111,12 +127,14 @@ fn folder_of(file: &AttachedFile) -> Option<PathBuf> {
 
 /// Downloads a file and saves it at its path.
 async fn save(
-    saved: &SavedFolder,
+    saved: &Result<SavedFolder, String>,
     file: &AttachedFile,
     answer: &ChatAnswer,
     rules: Option<&AttachmentRules>,
     connector: &Result<std::sync::Arc<dyn Connector>, String>,
 ) -> Result<(), NotSaved> {
+    let not_written = NotSaved::NotWritten;
+    let saved = saved.clone().map_err(not_written)?;
     let max_bytes = rules.ok_or(NotSaved::NotTaken)?.max_file_bytes;
     let connector = connector.as_ref().map_err(|reason| NotSaved::NoBot(reason.clone()))?;
     let origin = &answer.origin;
@@ -124,13 +142,14 @@ async fn save(
     let download = Download { place, message, attachment, max_bytes, patience: DOWNLOAD_TIME };
     let content = download.run(&**connector).await?;
     let name = file.path.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
-    let (saved, name) = (saved.clone(), name.unwrap_or_default().to_owned());
-    Ok(run_blocking(move || write(&saved, &name, &content)).await?)
+    let name = name.unwrap_or_default().to_owned();
+    let written = run_blocking(move || write(&saved, &name, &content)).await;
+    written.map_err(|error| not_written(error.to_string()))
 }
 
 /// Writes a file. An agent may have put links into the working directory: a link on the path is an error.
 fn write(saved: &SavedFolder, name: &str, content: &[u8]) -> Result<(), NotOpened> {
-    let folder = Root::open(&saved.directory)?.make_directories(&saved.below)?;
+    let folder = saved.open_directory()?.make_directories(&saved.below)?;
     for (name, content) in [IGNORE_FILE, (name, content)] {
         // What an earlier attempt has left is replaced.
         folder.remove_all(name)?;
