@@ -19,6 +19,7 @@ mod reliable;
 mod rights;
 mod routing;
 mod scene;
+mod sent_files;
 mod sessions;
 mod surfaces;
 mod voice;
