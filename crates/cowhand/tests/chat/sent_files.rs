@@ -38,6 +38,7 @@ echo done >> said
 /// Works in the folder of the config.
 const KEEPER: &str = r#"
 cat > /dev/null
+env > environment
 for path in .env .cowhand/job-key .cowhand/store.db .cowhand/daemon.log .herdctl/state.yaml link/job-key; do
   send "$path" "$path"
 done
@@ -66,7 +67,7 @@ async fn scene() -> Scene {
     scene.write("outside/key", "PRIVATE");
     scene.write("work/sub/report.txt", "report");
     scene.write(".herdctl/state.yaml", "agents: {}\n");
-    scene.write(".env", "OTHER=other\n");
+    scene.write(".env", "SLACK_BOT_TOKEN=xoxb-of-env-file\nOTHER=other\n");
     symlink(".cowhand", scene.root.join("link")).unwrap();
     for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
         let mut git = Command::new("git");
@@ -125,4 +126,8 @@ async fn an_agent_cannot_send_what_it_may_not_read() {
     assert!(answers[6..26].iter().all(|answer| answer == r#"accepted: "cowhand.yaml""#), "{answers:#?}");
     // The number is checked before the file.
     assert_eq!(answers[26..], ["this job has sent 20 files already, which is the maximum"]);
+
+    let environment = fs::read_to_string(scene.root.join("environment")).unwrap();
+    assert!(environment.contains("OTHER=other"), "{environment}");
+    assert!(!environment.contains("SLACK_BOT_TOKEN"), "{environment}");
 }
