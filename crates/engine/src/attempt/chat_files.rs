@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cowhand_chat::{ChatError, Connector, Post};
-use cowhand_core::chat::attachment::AttachedFile;
+use cowhand_core::chat::attachment::{AttachedFile, MissingReason};
 use cowhand_core::chat::markdown::post_limit;
 use cowhand_core::chat::settings::AttachmentRules;
 use cowhand_core::chat::split::shorten;
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::AttemptTask;
 use super::start_error::{CannotStart, StartError};
 use super::stoppable::Stoppable;
-use crate::chat_bots::{Download, bots_of, post_key, wait_after};
+use crate::chat_bots::{Download, bots_of, missing_reason, post_key, wait_after};
 use crate::secrets::redactor_over;
 use cowhand_run::attempt::SavedFolder;
 use cowhand_store::ChatAnswer;
@@ -33,7 +33,7 @@ const TELL_TIME: Duration = Duration::from_secs(30);
 /// Keeps the saved files out of commits.
 const IGNORE_FILE: (&str, &[u8]) = (".gitignore", b"*\n");
 
-/// Why a file was not saved. The message is for the agent and the sender.
+/// Why a file was not saved. The message is for the log and the sender; it can contain text of the platform.
 #[derive(Debug, thiserror::Error)]
 enum NotSaved {
     #[error("the agent takes no files any more")]
@@ -44,6 +44,26 @@ enum NotSaved {
     Download(#[from] ChatError),
     #[error("it cannot be saved in the working directory: {0}")]
     NotWritten(String),
+}
+
+impl NotSaved {
+    /// Returns the reason for the agent.
+    const fn reason(&self) -> MissingReason {
+        match self {
+            Self::NotTaken => MissingReason::NotTaken,
+            Self::NoBot(_) => MissingReason::NoBot,
+            Self::Download(error) => missing_reason(error),
+            Self::NotWritten(_) => MissingReason::NotSaved,
+        }
+    }
+}
+
+/// A file that the agent does not get.
+struct MissingFile<'a> {
+    file: &'a AttachedFile,
+    reason: MissingReason,
+    /// What the sender is told, without secrets.
+    details: String,
 }
 
 impl AttemptTask {
@@ -77,9 +97,9 @@ impl AttemptTask {
         for file in files {
             let result = stoppable.unless_stopped(save(&saved, file, &answer, rules, &connector)).await?;
             if let Err(error) = result {
-                let reason = redactor_over(&loaded, None).redact(&error.to_string()).into_owned();
-                info!(job = %self.job.id(), "a file of its chat message is missing: {reason}");
-                missing.push((file, reason));
+                let details = redactor_over(&loaded, None).redact(&error.to_string()).into_owned();
+                info!(job = %self.job.id(), "a file of its chat message is missing: {details}");
+                missing.push(MissingFile { file, reason: error.reason(), details });
             }
         }
         fault::point("chat_files_saved");
@@ -133,8 +153,7 @@ async fn save(
     rules: Option<&AttachmentRules>,
     connector: &Result<std::sync::Arc<dyn Connector>, String>,
 ) -> Result<(), NotSaved> {
-    let not_written = NotSaved::NotWritten;
-    let saved = saved.clone().map_err(not_written)?;
+    let saved = saved.clone().map_err(NotSaved::NotWritten)?;
     let max_bytes = rules.ok_or(NotSaved::NotTaken)?.max_file_bytes;
     let connector = connector.as_ref().map_err(|reason| NotSaved::NoBot(reason.clone()))?;
     let origin = &answer.origin;
@@ -144,7 +163,7 @@ async fn save(
     let name = file.path.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
     let name = name.unwrap_or_default().to_owned();
     let written = run_blocking(move || write(&saved, &name, &content)).await;
-    written.map_err(|error| not_written(error.to_string()))
+    written.map_err(|error| NotSaved::NotWritten(error.to_string()))
 }
 
 /// Writes a file. An agent may have put links into the working directory: a link on the path is an error.
@@ -162,11 +181,11 @@ fn write(saved: &SavedFolder, name: &str, content: &[u8]) -> Result<(), NotOpene
 async fn tell_sender(
     connector: &dyn Connector,
     answer: &ChatAnswer,
-    missing: &[(&AttachedFile, String)],
+    missing: &[MissingFile<'_>],
 ) -> Result<(), ChatError> {
     let origin = &answer.origin;
-    let sentence = |(file, reason): &(&AttachedFile, String)| {
-        texts::attachment_failed(&file.attachment, reason, origin.platform)
+    let sentence = |missing: &MissingFile<'_>| {
+        texts::attachment_failed(&missing.file.attachment, &missing.details, origin.platform)
     };
     let text: Vec<String> = missing.iter().map(sentence).collect();
     let post = Post {
@@ -196,10 +215,11 @@ async fn tell_sender(
     })
 }
 
-/// Returns the note for the agent. The paths are plain, and the reasons are cowhand's own.
-fn note(missing: &[(&AttachedFile, String)]) -> String {
-    let line = |(file, reason): &(&AttachedFile, String)| {
-        format!("- {}: {reason}\n", file.path.as_deref().unwrap_or_default())
+/// Returns the note for the agent. The note stands outside of the delimited text of the message. Therefore it contains
+/// no text from outside: the paths are plain, and the reasons are cowhand's own.
+fn note(missing: &[MissingFile<'_>]) -> String {
+    let line = |missing: &MissingFile<'_>| {
+        format!("- {}: {}\n", missing.file.path.as_deref().unwrap_or_default(), missing.reason)
     };
     let lines: Vec<String> = missing.iter().map(line).collect();
     format!("\n\nThese files of the message are missing:\n{}", lines.concat())
