@@ -12,6 +12,7 @@ mod delivery;
 mod downtime;
 mod files;
 mod herdctl;
+mod large_files;
 mod lifecycle;
 mod nodes;
 mod outputs;
