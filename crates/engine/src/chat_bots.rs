@@ -7,6 +7,7 @@ use cowhand_chat::discord::{DiscordConnector, DiscordSettings, SlashCommand};
 use cowhand_chat::slack::{SlackConnector, SlackSettings};
 use cowhand_chat::{ChatError, Connector};
 use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::attachment::MissingReason;
 use cowhand_core::chat::settings::BotConfig;
 use cowhand_core::chat::{ChatAttachment, ChatPlace, ChatPlatform};
 use cowhand_core::id::AgentName;
@@ -114,6 +115,16 @@ pub(crate) fn post_key(parts: &[&str]) -> String {
     let mut key = Uuid::new_v5(&POST_KEY_NAMESPACE, parts.join("\n").as_bytes()).simple().to_string();
     key.truncate(POST_KEY_LENGTH);
     key
+}
+
+/// Returns why a file that was not downloaded is missing, in words without text of the platform.
+pub(crate) const fn missing_reason(error: &ChatError) -> MissingReason {
+    match error {
+        ChatError::Revoked { .. } => MissingReason::NoBot,
+        ChatError::Refused { .. } => MissingReason::Refused,
+        ChatError::RateLimited { .. } | ChatError::Unavailable { .. } => MissingReason::Failed,
+        ChatError::TooLarge { limit } => MissingReason::TooLarge(*limit),
+    }
 }
 
 /// Returns the wait before a request is tried again.

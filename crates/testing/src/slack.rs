@@ -29,6 +29,8 @@ pub const APP_TOKEN: &str = "xapp-fake-1";
 pub const BOT_USER: &str = "UBOT";
 pub const BOT_ID: &str = "BBOT";
 pub const TEAM: &str = "T1";
+/// Name of a request for the content of a file, in the list of calls.
+pub const DOWNLOAD: &str = "files-pri";
 /// Scopes that the bot has at the start.
 pub const ALL_SCOPES: [&str; 10] = [
     "app_mentions:read",
@@ -118,6 +120,8 @@ pub struct FakeSlackState {
     pub file_redirect: Option<String>,
     /// Size that is stated of every file; none means its real size.
     pub stated_file_size: Option<usize>,
+    /// Number of bytes that are streamed instead of the content of each file.
+    pub streamed_file_size: Option<usize>,
     faults: Vec<(String, SlackFault, usize)>,
     sockets: Vec<FakeSocket>,
     tickets: BTreeSet<String>,
@@ -163,6 +167,7 @@ impl FakeSlackState {
             acknowledge_within: Duration::from_secs(3),
             file_redirect: None,
             stated_file_size: None,
+            streamed_file_size: None,
             faults: Vec::new(),
             sockets: Vec::new(),
             tickets: BTreeSet::new(),
@@ -317,7 +322,7 @@ impl FakeSlack {
         state.files.values().filter(is_in).cloned().collect()
     }
 
-    /// Returns the calls of a method.
+    /// Returns the calls of a method. The method [`DOWNLOAD`] is a request for the content of a file.
     pub fn calls(&self, method: &str) -> Vec<FakeCall> {
         self.state().calls.iter().filter(|call| call.method == method).cloned().collect()
     }

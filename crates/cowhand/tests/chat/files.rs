@@ -158,6 +158,14 @@ async fn agents_get_the_files_of_messages() {
     slack_post(&scene, &["did not get `d.txt`: the file has more than 10485 bytes"]).await;
     slack_post(&scene, &["read all", "d.txt (text/plain): missing"]).await;
     slack.state().stated_file_size = None;
+    // What the platform says about a failed download is for the sender and the log, and not a part of the prompt.
+    scene.discord.fail("GET /attachments/", 1, 403);
+    let text = format!("<@{}> show it", discord::BOT_ID);
+    scene.discord.say_with_file(channel, user, &text, "f.png", "image/png", b"NO");
+    discord_post(&scene, &["did not get `f.png`: Discord refused the request: status 403 Forbidden"]).await;
+    let answer = discord_post(&scene, &["show it", "These files of the message are missing:"]).await;
+    assert!(answer.contains("f.png: the platform refused the download"), "{answer}");
+    assert!(!answer.contains("403"), "{answer}");
     let text = format!("{to_bot} deaf: listen");
     slack.say_with_file(SLACK_CHANNEL, ANN, &text, "a.txt", "text/plain", b"no");
     slack_post(&scene, &["Agent deaf takes no files. Only your text was passed on."]).await;

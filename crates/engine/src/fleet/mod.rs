@@ -14,6 +14,7 @@ mod ready;
 mod report;
 mod schedules;
 mod send_file;
+mod sent_content;
 mod start_settings;
 mod trigger;
 mod wake;

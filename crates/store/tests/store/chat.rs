@@ -435,6 +435,7 @@ async fn a_running_attempt_sends_each_file_once(db: TestDb) {
     assert_eq!(send("c", 5, 2).await, FileSent::NotRunning);
     assert_eq!(send("c", 5, 1).await, FileSent::Made(3));
     assert_eq!(send("d", 6, 1).await, FileSent::TooMany);
+    assert_eq!(store.count_chat_files(job.id().clone()).await.unwrap(), 3);
     let known = async |key: &str| store.chat_file_of_key(job.id().clone(), key.into()).await.unwrap();
     assert_eq!((known("b").await.as_deref(), known("d").await), (Some("b.txt"), None));
     let left = async |node: &str| {

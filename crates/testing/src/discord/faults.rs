@@ -68,6 +68,16 @@ impl FakeDiscord {
         self.lock().clock_offset = offset;
     }
 
+    /// States this size of every file from now on; none means its real size.
+    pub fn state_file_size(&self, bytes: Option<usize>) {
+        self.lock().stated_file_size = bytes;
+    }
+
+    /// Streams this number of bytes from now on, instead of the content of each file.
+    pub fn stream_files(&self, bytes: Option<usize>) {
+        self.lock().streamed_file_size = bytes;
+    }
+
     /// Refuses the token from now on, and closes the connections.
     pub fn revoke_token(&self) {
         let mut state = self.lock();

@@ -17,6 +17,7 @@ use super::faults::FakeDiscordFaultKind;
 use super::interactions::AUTOCOMPLETE_RESULT;
 use super::multipart::parts;
 use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState};
+use crate::streamed_body::streamed_body;
 
 const MOST_BODY_BYTES: usize = 200 << 20;
 /// Maximum length of a message, of a nonce and of the value of a button.
@@ -40,8 +41,8 @@ pub(super) async fn answer(State(state): State<Arc<Mutex<FakeDiscordState>>>, re
 fn execute(state: &mut FakeDiscordState, parts: &Parts, body: &Bytes) -> Response {
     let path = parts.uri.path();
     if state.files.contains_key(path) {
-        let (status, content) = state.download(parts);
-        return Response::builder().status(status).body(Body::from(content)).unwrap();
+        let (status, body) = state.download(parts);
+        return Response::builder().status(status).body(body).unwrap();
     }
     let Some(path) = path.strip_prefix("/api/v10") else { return respond(path, unknown()) };
     let line = format!("{} {path}", parts.method);
@@ -243,21 +244,21 @@ impl FakeDiscordState {
     }
 
     /// Returns the status and the content of a file.
-    fn download(&mut self, request: &axum::http::request::Parts) -> (u16, Vec<u8>) {
+    fn download(&mut self, request: &axum::http::request::Parts) -> (u16, Body) {
         let path = request.uri.path();
         self.requests.push(format!("GET {path}"));
         if let Some(FakeDiscordFaultKind::Status(status)) = self.take_fault(&format!("GET {path}")) {
-            return (status, Vec::new());
+            return (status, Body::empty());
         }
         // A client that sends its token to the file server gives it away.
         if request.headers.contains_key("authorization") {
-            return (400, Vec::new());
+            return (400, Body::empty());
         }
         let is_current = request.uri.query() == Some(&self.file_query());
-        if is_current {
-            (200, self.files[path].clone())
-        } else {
-            (404, b"This content is no longer available.".to_vec())
+        match self.streamed_file_size {
+            Some(bytes) if is_current => (200, streamed_body(bytes)),
+            None if is_current => (200, Body::from(self.files[path].clone())),
+            Some(_) | None => (404, Body::from("This content is no longer available.")),
         }
     }
 

@@ -42,6 +42,10 @@ pub(super) struct FakeDiscordState {
     pub(super) nonces: HashMap<String, u64>,
     /// Contents of files by the path of their address.
     pub(super) files: HashMap<String, Vec<u8>>,
+    /// Size that is stated of every file; none means its real size.
+    pub(super) stated_file_size: Option<usize>,
+    /// Number of bytes that are streamed instead of the content of each file.
+    pub(super) streamed_file_size: Option<usize>,
     /// Number of times that the addresses of files have expired.
     expired_addresses: u32,
     /// Commands by guild; empty for all guilds.
@@ -196,6 +200,8 @@ pub(super) fn new_state(
         messages: BTreeMap::new(),
         nonces: HashMap::new(),
         files: HashMap::new(),
+        stated_file_size: None,
+        streamed_file_size: None,
         expired_addresses: 0,
         commands: BTreeMap::new(),
         interactions: HashMap::new(),
