@@ -6,6 +6,7 @@
 pub mod connector;
 pub mod discord;
 mod error;
+mod request_timeout;
 pub mod slack;
 
 pub use connector::{
