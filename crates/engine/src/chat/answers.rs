@@ -8,9 +8,9 @@ use cowhand_core::id::AgentName;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use super::answer::{AnswerStep, post_answer};
+use super::answer::{AnswerStep, AnswerTurn, post_answer, turn_of};
 use super::context::ChatContext;
-use cowhand_store::StoreError;
+use cowhand_store::{OpenAnswer, StoreError};
 use cowhand_system::panic::{caught, restart_on_panic};
 
 /// Shortest time between two searches for open answers.
@@ -27,15 +27,16 @@ pub(super) async fn post_answers(context: Arc<ChatContext>) {
     restart_on_panic("the task that posts chat answers", || search_and_post(&context)).await;
 }
 
+/// Searches for answers that this node can continue. A message that waits costs nothing but its row in this search.
 async fn search_and_post(context: &Arc<ChatContext>) {
     let (mut posting, mut busy) = (JoinSet::new(), HashSet::<ConversationKey>::new());
     loop {
         let seen = context.store().committed();
-        match context.store().open_chat_conversations().await {
-            Ok(conversations) => {
-                for conversation in conversations {
+        match context.store().open_answers().await {
+            Ok(open) => {
+                for (conversation, answers) in next_answers(context, open) {
                     if busy.insert(conversation.clone()) {
-                        posting.spawn(post_conversation(Arc::clone(context), conversation));
+                        posting.spawn(post_conversation(Arc::clone(context), conversation, answers));
                     }
                 }
             }
@@ -57,31 +58,57 @@ async fn search_and_post(context: &Arc<ChatContext>) {
     }
 }
 
-/// Posts the open answers of a conversation until none is left, or until this node cannot continue.
-async fn post_conversation(context: Arc<ChatContext>, conversation: ConversationKey) -> ConversationKey {
-    let (agent, name) = conversation.clone();
-    let posted = caught(async {
-        while let Some(answer) = context.store().first_open_chat_answer(agent.clone(), name.clone()).await? {
-            match post_answer(&context, answer).await? {
-                AnswerStep::Done => {}
-                AnswerStep::Later => {
-                    tokio::time::sleep(CONTINUE_AFTER).await;
-                    break;
-                }
+/// Returns the answers that this node continues now. In each conversation, this is the oldest answer that has something
+/// to post; answers before it that have nothing to post yet do not hold it up.
+fn next_answers(context: &ChatContext, open: Vec<OpenAnswer>) -> Vec<(ConversationKey, Vec<OpenAnswer>)> {
+    let mut next: Vec<(ConversationKey, Vec<OpenAnswer>)> = Vec::new();
+    let mut blocked = HashSet::<ConversationKey>::new();
+    for answer in open {
+        let conversation = (answer.agent.clone(), answer.conversation.clone());
+        if blocked.contains(&conversation) {
+            continue;
+        }
+        let turn = turn_of(context, &answer);
+        if matches!(turn, AnswerTurn::Post | AnswerTurn::Blocked) {
+            blocked.insert(conversation.clone());
+        }
+        if matches!(turn, AnswerTurn::Post | AnswerTurn::Check) {
+            match next.last_mut().filter(|(last, _)| *last == conversation) {
+                Some((_, answers)) => answers.push(answer),
+                None => next.push((conversation, vec![answer])),
             }
         }
-        Ok::<(), StoreError>(())
+    }
+    next
+}
+
+/// Continues answers of a conversation as far as this node can. Returns the conversation.
+async fn post_conversation(
+    context: Arc<ChatContext>,
+    conversation: ConversationKey,
+    answers: Vec<OpenAnswer>,
+) -> ConversationKey {
+    let name = &conversation.1;
+    let posted = caught(async {
+        let mut is_done = true;
+        for answer in answers {
+            is_done &= post_answer(&context, answer).await? == AnswerStep::Done;
+        }
+        Ok::<_, StoreError>(is_done)
     });
-    match posted.await {
-        Ok(Ok(())) => {}
+    let is_done = match posted.await {
+        Ok(Ok(is_done)) => is_done,
         Ok(Err(error)) => {
             warn!(conversation = name, "cannot continue a chat answer now; it is tried again: {error}");
-            tokio::time::sleep(CONTINUE_AFTER).await;
+            false
         }
         Err(panicked) => {
             warn!(conversation = name, "the task of a chat answer {panicked}; it is tried again");
-            tokio::time::sleep(CONTINUE_AFTER).await;
+            false
         }
+    };
+    if !is_done {
+        tokio::time::sleep(CONTINUE_AFTER).await;
     }
     conversation
 }

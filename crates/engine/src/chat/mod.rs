@@ -6,6 +6,7 @@
 
 mod accepted;
 mod answer;
+mod answer_end;
 mod answers;
 mod asks;
 mod attachments;
@@ -20,6 +21,7 @@ mod intake;
 mod job_output;
 mod live_answers;
 mod missed;
+mod other_nodes;
 mod posts;
 mod refusal;
 mod sent_files;
