@@ -238,7 +238,7 @@ fn wrong_values() -> Vec<(&'static str, String)> {
         (
             "a chat schedule with a work source",
             agent(
-                "chat: {slack: {everyone: true, channels: [{id: C1}]}}\n    schedules: {s: {type: chat, work_source: {type: github, repo: o/r}}}",
+                "chat: {slack: {everyone: true, channels: [{id: C1}]}}\nschedules: {s: {type: chat, work_source: {type: github, repo: o/r}}}",
             ),
         ),
         ("a rate without a unit", agent("chat: {slack: {everyone: true, rate: {messages: 5, per: 10}}}")),
