@@ -120,9 +120,8 @@ async fn wait_for_other_holder(scene: &Scene, server: &Postgres, first: &str) {
     scene.discord.wait_for("another holder", |_| other()).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_restarts_posts_its_finished_answers_itself() {
-    let server = Postgres::start();
+/// Returns a fleet whose node was killed before it posted the answer to a finished job, and the node.
+async fn killed_before_the_post(server: &Postgres) -> (Scene, String) {
     let config = format!("store: {}\n{}", server.url(), helper(&format!("echo did $({PRINT_TEXT})"), 4, ""));
     let scene = Scene::new(&config).await;
     scene.start_with(&[("COWHAND_FAULT", "chat_post_tried")]);
@@ -131,23 +130,37 @@ async fn a_node_that_restarts_posts_its_finished_answers_itself() {
     let daemon: Pid = scene.daemon().unwrap();
     scene.mention_on_slack("one");
     wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
+    (scene, first)
+}
+
+const OPEN: &str = "select count(*) from chat_answers where state = 'open'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_restarts_posts_its_finished_answers_itself() {
+    let server = Postgres::start();
+    let (scene, first) = killed_before_the_post(&server).await;
     let _second = SecondNode::started(&scene);
     wait_for_other_holder(&scene, &server, &first).await;
     scene.mention_on_discord("two");
     scene.wait_for_discord("did two").await;
-    // The other node has no output of the job, and the first node may only restart.
-    let open = || server.ask("select count(*) from chat_answers where state = 'open'");
-    wait_until("the end of the second answer", || (open() == "1").then_some(()));
-    scene.start_with(&[("COWHAND_FAULT", "chat_post_counted")]);
-    let daemon: Pid = scene.daemon().unwrap();
+    // The other node has no output of the first job, and does not end its answer.
+    wait_until("the end of the second answer", || (server.ask(OPEN) == "1").then_some(()));
+    scene.start();
     scene.wait_for_slack("did one").await;
-    wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
+    wait_until("the end of all answers", || (server.ask(OPEN) == "0").then_some(()));
     scene.assert_posted_once("did one");
     assert!(!scene.posted_texts().iter().any(|text| text.contains("The job is done")));
-    // A node that stays away does not keep its answers open.
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_says_that_its_output_is_on_a_node_that_stays_away() {
+    let server = Postgres::start();
+    let (scene, first) = killed_before_the_post(&server).await;
     server.ask("update jobs set finished_at = 1");
+    let _second = SecondNode::started(&scene);
     scene.wait_for_slack(&format!("Its output is on the node `{first}`")).await;
-    wait_until("the end of all answers", || (open() == "0").then_some(()));
+    wait_until("the end of all answers", || (server.ask(OPEN) == "0").then_some(()));
+    assert!(!scene.posted_texts().iter().any(|text| text.contains("did one")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

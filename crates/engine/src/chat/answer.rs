@@ -3,6 +3,7 @@
 //! The output of a job is on the node that runs the job, so that node posts the answer. The posts depend only on the
 //! lines of the output, and the store counts them. Therefore a restarted daemon continues with the next post.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,8 +56,8 @@ pub(super) struct Posting<'a> {
     pub(super) must_stop: bool,
 }
 
-/// Returns what this node does with an open answer now.
-pub(super) fn turn_of(context: &ChatContext, open: &OpenAnswer) -> AnswerTurn {
+/// Returns what this node does with an open answer now. `stopped` are nodes whose daemons do not run.
+pub(super) fn turn_of(context: &ChatContext, open: &OpenAnswer, stopped: &HashSet<String>) -> AnswerTurn {
     if context.chat_of(&open.agent, open.platform).is_none() {
         return AnswerTurn::Check;
     }
@@ -64,6 +65,10 @@ pub(super) fn turn_of(context: &ChatContext, open: &OpenAnswer) -> AnswerTurn {
         return AnswerTurn::Blocked;
     }
     let node = context.node();
+    // A node that does not run may need minutes to come back.
+    let waits_for = |ran_on: &String| {
+        if stopped.contains(ran_on) { AnswerTurn::Waits } else { AnswerTurn::Blocked }
+    };
     match &open.job {
         AnsweredJob::NotDelivered => {
             let is_recent = context.now().duration_since(open.created_at) < UNDELIVERED_AFTER;
@@ -72,10 +77,10 @@ pub(super) fn turn_of(context: &ChatContext, open: &OpenAnswer) -> AnswerTurn {
         AnsweredJob::Preparing if context.has_schedule(open) => AnswerTurn::Waits,
         AnsweredJob::Preparing => AnswerTurn::Check,
         AnsweredJob::Pending { .. } | AnsweredJob::Running { node: None } => AnswerTurn::Waits,
-        AnsweredJob::Running { node: Some(ran_on) } if *ran_on != node => AnswerTurn::Blocked,
+        AnsweredJob::Running { node: Some(ran_on) } if *ran_on != node => waits_for(ran_on),
         AnsweredJob::Ended { node: Some(ran_on), at } if *ran_on != node => {
             let is_recent = at.is_some_and(|at| context.now().duration_since(at) < OUTPUT_GRACE);
-            if is_recent { AnswerTurn::Blocked } else { AnswerTurn::Post }
+            if is_recent { waits_for(ran_on) } else { AnswerTurn::Post }
         }
         AnsweredJob::NotRun
         | AnsweredJob::Running { .. }

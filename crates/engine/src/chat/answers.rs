@@ -32,9 +32,9 @@ async fn search_and_post(context: &Arc<ChatContext>) {
     let (mut posting, mut busy) = (JoinSet::new(), HashSet::<ConversationKey>::new());
     loop {
         let seen = context.store().committed();
-        match context.store().open_answers().await {
-            Ok(open) => {
-                for (conversation, answers) in next_answers(context, open) {
+        match open_answers(context).await {
+            Ok((open, stopped)) => {
+                for (conversation, answers) in next_answers(context, open, &stopped) {
                     if busy.insert(conversation.clone()) {
                         posting.spawn(post_conversation(Arc::clone(context), conversation, answers));
                     }
@@ -58,9 +58,28 @@ async fn search_and_post(context: &Arc<ChatContext>) {
     }
 }
 
+/// Returns the open answers, and the nodes whose output they need and whose daemons do not run.
+async fn open_answers(context: &ChatContext) -> Result<(Vec<OpenAnswer>, HashSet<String>), StoreError> {
+    let open = context.store().open_answers().await?;
+    let mut nodes: HashSet<String> =
+        open.iter().filter_map(|answer| answer.job.node()).map(str::to_owned).collect();
+    nodes.remove(&context.node());
+    let mut stopped = HashSet::new();
+    for node in nodes {
+        if !context.store().is_node_running(node.clone()).await? {
+            stopped.insert(node);
+        }
+    }
+    Ok((open, stopped))
+}
+
 /// Returns the answers that this node continues now. In each conversation, this is the oldest answer that has something
 /// to post; answers before it that have nothing to post yet do not hold it up.
-fn next_answers(context: &ChatContext, open: Vec<OpenAnswer>) -> Vec<(ConversationKey, Vec<OpenAnswer>)> {
+fn next_answers(
+    context: &ChatContext,
+    open: Vec<OpenAnswer>,
+    stopped: &HashSet<String>,
+) -> Vec<(ConversationKey, Vec<OpenAnswer>)> {
     let mut next: Vec<(ConversationKey, Vec<OpenAnswer>)> = Vec::new();
     let mut blocked = HashSet::<ConversationKey>::new();
     for answer in open {
@@ -68,7 +87,7 @@ fn next_answers(context: &ChatContext, open: Vec<OpenAnswer>) -> Vec<(Conversati
         if blocked.contains(&conversation) {
             continue;
         }
-        let turn = turn_of(context, &answer);
+        let turn = turn_of(context, &answer, stopped);
         if matches!(turn, AnswerTurn::Post | AnswerTurn::Blocked) {
             blocked.insert(conversation.clone());
         }
