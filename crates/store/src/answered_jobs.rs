@@ -29,6 +29,8 @@ macro_rules! answered {
 statements! {
     OPEN_ANSWERED_JOBS = same (answered!("answer.state = 'open' \
         order by answer.agent, answer.conversation, answer.created_at, answer.key"));
+    ANSWERED_JOBS_OF_CONVERSATION = same (answered!("answer.state = 'open' and answer.agent = $1 \
+        and answer.conversation = $2 order by answer.created_at, answer.key"));
     ANSWERED_JOB = same (answered!("answer.schedule_id = $1 and answer.key = $2"));
 }
 
@@ -79,19 +81,21 @@ impl Store {
     /// Returns the open answers with their jobs: the answers of a conversation together, the oldest first.
     pub async fn open_answers(&self) -> Result<Vec<OpenAnswer>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_ANSWERED_JOBS, args![]).await }));
-        let open = |row: &Row| {
-            Ok(OpenAnswer {
-                schedule: row.parse("schedule_id")?,
-                key: FiringKey::stored(row.get("key")?),
-                agent: row.parse("agent")?,
-                platform: row.parse("platform")?,
-                conversation: row.get("conversation")?,
-                created_at: row.time("created_at")?,
-                job_id: row.parse_opt("job_id")?,
-                job: answered_job(row)?,
+        rows.await?.iter().map(open_answer).collect()
+    }
+
+    /// Returns the open answers of a conversation with their jobs, the oldest first.
+    pub async fn open_answers_of(
+        &self,
+        agent: AgentName,
+        conversation: String,
+    ) -> Result<Vec<OpenAnswer>, StoreError> {
+        let rows = self.read(move |tx| {
+            Box::pin(async move {
+                tx.all(ANSWERED_JOBS_OF_CONVERSATION, args![agent.as_str(), conversation]).await
             })
-        };
-        rows.await?.iter().map(open).collect()
+        });
+        rows.await?.iter().map(open_answer).collect()
     }
 
     /// Returns the job of an answer.
@@ -105,6 +109,19 @@ impl Store {
         });
         row.await?.map_or(Ok(AnsweredJob::Removed), |row| answered_job(&row))
     }
+}
+
+fn open_answer(row: &Row) -> Result<OpenAnswer, StoreError> {
+    Ok(OpenAnswer {
+        schedule: row.parse("schedule_id")?,
+        key: FiringKey::stored(row.get("key")?),
+        agent: row.parse("agent")?,
+        platform: row.parse("platform")?,
+        conversation: row.get("conversation")?,
+        created_at: row.time("created_at")?,
+        job_id: row.parse_opt("job_id")?,
+        job: answered_job(row)?,
+    })
 }
 
 fn answered_job(row: &Row) -> Result<AnsweredJob, StoreError> {

@@ -21,6 +21,8 @@ const SEARCH_EVERY: Duration = Duration::from_secs(2);
 const CONTINUE_AFTER: Duration = Duration::from_secs(2);
 
 type ConversationKey = (AgentName, String);
+/// A conversation with the answers that are continued now.
+type NextAnswers = (ConversationKey, Vec<OpenAnswer>);
 
 /// Posts answers until the task is aborted.
 pub(super) async fn post_answers(context: Arc<ChatContext>) {
@@ -32,9 +34,9 @@ async fn search_and_post(context: &Arc<ChatContext>) {
     let (mut posting, mut busy) = (JoinSet::new(), HashSet::<ConversationKey>::new());
     loop {
         let seen = context.store().committed();
-        match open_answers(context).await {
-            Ok((open, stopped)) => {
-                for (conversation, answers) in next_answers(context, open, &stopped) {
+        match all_next_answers(context).await {
+            Ok(next) => {
+                for (conversation, answers) in next {
                     if busy.insert(conversation.clone()) {
                         posting.spawn(post_conversation(Arc::clone(context), conversation, answers));
                     }
@@ -58,29 +60,29 @@ async fn search_and_post(context: &Arc<ChatContext>) {
     }
 }
 
-/// Returns the open answers, and the nodes whose output they need and whose daemons do not run.
-async fn open_answers(context: &ChatContext) -> Result<(Vec<OpenAnswer>, HashSet<String>), StoreError> {
+async fn all_next_answers(context: &ChatContext) -> Result<Vec<NextAnswers>, StoreError> {
     let open = context.store().open_answers().await?;
-    let mut nodes: HashSet<String> =
+    let stopped = stopped_nodes(context, &open).await?;
+    Ok(next_answers(context, open, &stopped))
+}
+
+/// Returns the nodes whose output the answers need, and whose daemons do not run.
+async fn stopped_nodes(context: &ChatContext, open: &[OpenAnswer]) -> Result<HashSet<String>, StoreError> {
+    let mut stopped: HashSet<String> =
         open.iter().filter_map(|answer| answer.job.node()).map(str::to_owned).collect();
-    nodes.remove(&context.node());
-    let mut stopped = HashSet::new();
-    for node in nodes {
-        if !context.store().is_node_running(node.clone()).await? {
-            stopped.insert(node);
+    stopped.remove(&context.node());
+    for node in stopped.clone() {
+        if context.store().is_node_running(node.clone()).await? {
+            stopped.remove(&node);
         }
     }
-    Ok((open, stopped))
+    Ok(stopped)
 }
 
 /// Returns the answers that this node continues now. In each conversation, this is the oldest answer that has something
 /// to post; answers before it that have nothing to post yet do not hold it up.
-fn next_answers(
-    context: &ChatContext,
-    open: Vec<OpenAnswer>,
-    stopped: &HashSet<String>,
-) -> Vec<(ConversationKey, Vec<OpenAnswer>)> {
-    let mut next: Vec<(ConversationKey, Vec<OpenAnswer>)> = Vec::new();
+fn next_answers(context: &ChatContext, open: Vec<OpenAnswer>, stopped: &HashSet<String>) -> Vec<NextAnswers> {
+    let mut next: Vec<NextAnswers> = Vec::new();
     let mut blocked = HashSet::<ConversationKey>::new();
     for answer in open {
         let conversation = (answer.agent.clone(), answer.conversation.clone());
@@ -101,21 +103,14 @@ fn next_answers(
     next
 }
 
-/// Continues answers of a conversation as far as this node can. Returns the conversation.
+/// Continues the answers of a conversation as far as this node can. Returns the conversation.
 async fn post_conversation(
     context: Arc<ChatContext>,
     conversation: ConversationKey,
     answers: Vec<OpenAnswer>,
 ) -> ConversationKey {
     let name = &conversation.1;
-    let posted = caught(async {
-        let mut is_done = true;
-        for answer in answers {
-            is_done &= post_answer(&context, answer).await? == AnswerStep::Done;
-        }
-        Ok::<_, StoreError>(is_done)
-    });
-    let is_done = match posted.await {
+    let is_done = match caught(post_all(&context, &conversation, answers)).await {
         Ok(Ok(is_done)) => is_done,
         Ok(Err(error)) => {
             warn!(conversation = name, "cannot continue a chat answer now; it is tried again: {error}");
@@ -130,4 +125,26 @@ async fn post_conversation(
         tokio::time::sleep(CONTINUE_AFTER).await;
     }
     conversation
+}
+
+/// Posts answers, and the answers after them, as long as one is completed. Returns false if this node cannot continue.
+async fn post_all(
+    context: &ChatContext,
+    (agent, conversation): &ConversationKey,
+    mut answers: Vec<OpenAnswer>,
+) -> Result<bool, StoreError> {
+    while !answers.is_empty() {
+        let mut is_any_done = false;
+        for answer in answers {
+            is_any_done |= post_answer(context, answer).await? == AnswerStep::Done;
+        }
+        if !is_any_done {
+            return Ok(false);
+        }
+        let open = context.store().open_answers_of(agent.clone(), conversation.clone()).await?;
+        let stopped = stopped_nodes(context, &open).await?;
+        answers =
+            next_answers(context, open, &stopped).into_iter().flat_map(|(_, answers)| answers).collect();
+    }
+    Ok(true)
 }

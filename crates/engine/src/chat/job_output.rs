@@ -7,6 +7,8 @@ use cowhand_core::chat::render::{OutputRenderer, RenderedPost};
 use cowhand_core::chat::texts;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
@@ -27,6 +29,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 /// Time between two requests that show that the bot is typing. Discord shows it for about ten seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(8);
+/// Number of lines that are read before they are posted.
+const LINES_AHEAD: usize = 16;
 /// Number of ticks without output after which the output of an attempt that has ended counts as read.
 const QUIET_TICKS: u32 = 6;
 
@@ -59,10 +63,29 @@ pub(super) struct OutputPosts<'a, 'b> {
     waits: bool,
 }
 
-/// Reads the next message of an output. Returns the output too, so that the future owns it.
-async fn next_of(mut output: OutputStream) -> Result<(OutputStream, Option<JobMessage>), FleetError> {
-    let message = output.next().await?;
-    Ok((output, message))
+/// The lines of an output, read by a task of its own. Slow posts and ticks therefore do not interrupt a read. A read that
+/// is not continued could hold a connection to the store for which the posts wait.
+struct OutputLines {
+    lines: mpsc::Receiver<Result<JobMessage, FleetError>>,
+    /// The task ends when this value is dropped.
+    _reading: JoinSet<()>,
+}
+
+impl OutputLines {
+    fn of(mut output: OutputStream) -> Self {
+        let (sender, lines) = mpsc::channel(LINES_AHEAD);
+        let mut reading = JoinSet::new();
+        reading.spawn(async move {
+            while let Some(line) = output.next().await.transpose() {
+                let is_error = line.is_err();
+                // An error means that nobody reads the lines any more.
+                if sender.send(line).await.is_err() || is_error {
+                    return;
+                }
+            }
+        });
+        Self { lines, _reading: reading }
+    }
 }
 
 impl<'a, 'b> OutputPosts<'a, 'b> {
@@ -135,14 +158,11 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
     async fn follow(&mut self, output: OutputStream) -> Result<(), FleetError> {
         let (mut tick, mut line) = (interval(PROGRESS_TICK), 0);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // A read continues over the ticks, so that slow ticks do not keep it from its end.
-        let mut reading = Box::pin(next_of(output));
+        let mut output = OutputLines::of(output);
         while !self.posting.must_stop {
             tokio::select! {
-                read = &mut reading => {
-                    let (output, message) = read?;
-                    let Some(message) = message else { return Ok(()) };
-                    reading = Box::pin(next_of(output));
+                message = output.lines.recv() => {
+                    let Some(message) = message.transpose()? else { return Ok(()) };
                     line = message.line;
                     self.post_files_before(line).await?;
                     self.asks.output_was_read();

@@ -237,6 +237,8 @@ async fn an_open_answer_shows_its_job(db: TestDb) {
         let all = store.open_answers().await.unwrap();
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].job, one);
+        let of_conversation = store.open_answers_of(all[0].agent.clone(), "slack C1".into()).await.unwrap();
+        assert_eq!(of_conversation, all);
         (all[0].job_id.clone(), one)
     };
     assert_eq!(found().await, (None, AnsweredJob::NotDelivered));
