@@ -7,6 +7,7 @@ pub mod connector;
 pub mod discord;
 mod error;
 mod platform_clock;
+mod request_timeout;
 mod retry_after;
 mod running;
 pub mod slack;

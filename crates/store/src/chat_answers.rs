@@ -16,9 +16,6 @@ statements! {
     ADD_CHAT_ANSWER = same "insert into chat_answers \
         (schedule_id, key, agent, platform, origin, message, author, conversation, created_at, state) \
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open') on conflict (schedule_id, key) do nothing";
-    OPEN_CHAT_CONVERSATIONS = same "select distinct agent, conversation from chat_answers where state = 'open'";
-    FIRST_OPEN_CHAT_ANSWER = same "select * from chat_answers where state = 'open' and agent = $1 and conversation = $2 \
-        order by created_at, key limit 1";
     WAITING_CHAT_ANSWERS = same "select * from chat_answers where state = 'open' and progress is null \
         and created_at < $1 order by created_at, key limit $2";
     CHAT_ANSWER = same "select * from chat_answers where schedule_id = $1 and key = $2";
@@ -31,7 +28,7 @@ statements! {
     CHAT_ANSWERS_OF_CONVERSATION = same "select * from chat_answers where agent = $1 and conversation = $2 \
         order by created_at desc, key desc limit $3";
     SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4 where schedule_id = $1 and key = $2 \
-        and state = 'open'";
+        and state = 'open' and coalesce(node, '') = $5";
     SAVE_WAITING_NOTE = same "update chat_answers set waiting_note = $3 where schedule_id = $1 and key = $2 \
         and state = 'open' and progress is null";
     END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
@@ -102,28 +99,6 @@ impl Store {
                 ];
                 tx.execute(ADD_CHAT_ANSWER, row).await?;
                 Ok(None)
-            })
-        })
-        .await
-    }
-
-    /// Returns the conversations with answers that are not complete.
-    pub async fn open_chat_conversations(&self) -> Result<Vec<(AgentName, String)>, StoreError> {
-        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_CONVERSATIONS, args![]).await }));
-        let conversation = |row: &Row| Ok((row.parse("agent")?, row.get("conversation")?));
-        rows.await?.iter().map(conversation).collect()
-    }
-
-    /// Returns the oldest incomplete answer of a conversation.
-    pub async fn first_open_chat_answer(
-        &self,
-        agent: AgentName,
-        conversation: String,
-    ) -> Result<Option<ChatAnswer>, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move {
-                let row = tx.one(FIRST_OPEN_CHAT_ANSWER, args![agent.as_str(), conversation]).await?;
-                row.as_ref().map(read).transpose()
             })
         })
         .await
@@ -234,18 +209,21 @@ impl Store {
         .await
     }
 
-    /// Saves the progress of an open answer.
+    /// Saves the progress of an open answer for a node. Returns false if the answer has ended, or if another node than
+    /// `before` has continued it.
     pub async fn save_chat_answer(
         &self,
         schedule: ScheduleId,
         key: FiringKey,
         progress: AnswerProgress,
         node: String,
-    ) -> Result<(), StoreError> {
+        before: Option<String>,
+    ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let row = args![schedule, key.as_str(), to_json(&progress)?, node];
-                tx.execute(SAVE_CHAT_ANSWER, row).await.map(drop)
+                let before = before.unwrap_or_default();
+                let row = args![schedule, key.as_str(), to_json(&progress)?, node, before];
+                Ok(tx.execute(SAVE_CHAT_ANSWER, row).await? > 0)
             })
         })
         .await

@@ -18,6 +18,7 @@
 
 mod adoptions;
 mod agent_lock;
+mod answered_jobs;
 mod asks;
 mod attempts;
 pub mod audit;
@@ -88,6 +89,7 @@ use database::writer::{SuccessIf, Writer};
 use cowhand_system::clock::Clock;
 
 pub use adoptions::EmptyAdoption;
+pub use answered_jobs::{AnsweredJob, OpenAnswer};
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows, RevokedToken};
@@ -305,6 +307,7 @@ fn all_statements() -> Vec<Statement> {
         agent_lock::ALL,
         asks::ALL,
         attempts::ALL,
+        answered_jobs::ALL,
         budgets::ALL,
         cancellation::ALL,
         chat_answers::ALL,

@@ -6,11 +6,12 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::rate_limit::{DiscordLimits, RestRoute};
 use crate::ChatError;
 use crate::platform_clock::{PlatformClock, date_of};
+use crate::request_timeout::request_timeout;
 use crate::retry_after::wait_of_seconds;
 use crate::token_refusal::TokenRefusal;
 
@@ -21,6 +22,7 @@ const MOST_WAIT: Duration = Duration::from_mins(1);
 const REPEAT_WAITS: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)];
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time without new bytes of a download.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Client of the REST API with the token of one bot.
@@ -54,6 +56,16 @@ pub(super) enum RestBody {
     Empty,
     Json(Value),
     Multipart { boundary: String, bytes: Vec<u8> },
+}
+
+impl RestBody {
+    /// Returns the size of a file upload. Other bodies are small.
+    const fn length(&self) -> usize {
+        match self {
+            Self::Empty | Self::Json(_) => 0,
+            Self::Multipart { bytes, .. } => bytes.len(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -123,7 +135,6 @@ impl DiscordRest {
         let client = cowhand_system::http::client_builder()
             .user_agent(concat!("DiscordBot (cowhand, ", env!("CARGO_PKG_VERSION"), ")"))
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
             .build()
             .map_err(|error| unavailable(error.without_url()))?;
         let api_url = api_url.trim_end_matches('/').to_owned();
@@ -216,6 +227,8 @@ impl DiscordRest {
     fn build(&self, request: &RestRequest) -> reqwest::RequestBuilder {
         let url = format!("{}/api/v10{}", self.api_url, request.path);
         let mut builder = self.client.request(request.method.clone(), url);
+        // A time limit for reading would also include the time in which the body is sent.
+        builder = builder.timeout(request_timeout(request.body.length()));
         if request.with_token {
             builder = builder.header(AUTHORIZATION, self.authorization.clone());
         }
@@ -232,7 +245,9 @@ impl DiscordRest {
     /// Downloads a file, without sending the token. Returns an error if the file has more than `limit` bytes.
     pub(super) async fn download(&self, url: Url, limit: u64) -> Result<Vec<u8>, ChatError> {
         let failed = |error: reqwest::Error| unavailable(error.without_url());
-        let mut response = self.client.get(url).send().await.map_err(failed)?;
+        let too_slow = |_| unavailable(format!("no data for {} s", READ_TIMEOUT.as_secs()));
+        let sent = timeout(READ_TIMEOUT, self.client.get(url).send()).await.map_err(too_slow)?;
+        let mut response = sent.map_err(failed)?;
         let status = response.status();
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             return Err(unavailable(format!("status {status} for the file")));
@@ -242,7 +257,9 @@ impl DiscordRest {
             return Err(ChatError::Refused { platform: PLATFORM, reason });
         }
         let mut content = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        while let Some(chunk) =
+            timeout(READ_TIMEOUT, response.chunk()).await.map_err(too_slow)?.map_err(failed)?
+        {
             content.extend_from_slice(&chunk);
             if content.len() as u64 > limit {
                 return Err(ChatError::TooLarge { limit });

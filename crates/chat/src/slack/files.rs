@@ -13,9 +13,9 @@ use super::SlackConnector;
 use super::api::{CallError, CallRepeat, transport_error};
 use super::post_error::PostError;
 use super::posting::{PostedText, thread_param, wait_after};
+use crate::request_timeout::request_timeout;
 use crate::{ChatError, OutgoingFile, Post};
 
-const UPLOAD_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(5);
 const MAX_FILE_TRIES: u32 = 4;
 
 impl SlackConnector {
@@ -49,7 +49,8 @@ impl SlackConnector {
         let params = vec![("filename", file.name.clone()), ("length", file.content.len().to_string())];
         let target = self.api.call("files.getUploadURLExternal", &params, CallRepeat::Always).await?;
         let text = |key: &str| target[key].as_str().unwrap_or_default();
-        let request = self.api.http.post(text("upload_url")).timeout(UPLOAD_TIMEOUT);
+        let timeout = request_timeout(file.content.len());
+        let request = self.api.http.post(text("upload_url")).timeout(timeout);
         let request = request.header(CONTENT_TYPE, "application/octet-stream").body(file.content.clone());
         let response = request.send().await.map_err(|error| transport_error("the upload", error))?;
         if response.status().is_success() {

@@ -43,8 +43,7 @@ impl SlackConnector {
         let is_first = (SignedDuration::ZERO..=FIRST_TRY_AGE).contains(&age);
         let is_retry = !is_first || post.first_tried_at < self.created_at;
         let must_look = is_retry || self.is_uncertain(&post.key);
-        let _turn = self.pace.turn(&post.place.channel).await;
-        let result = self.post_with_files(post, must_look).await;
+        let result = self.post_in_turn(post, must_look).await;
         let mut uncertain = self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = uncertain.get(&post.key).copied().unwrap_or_default();
         let refusals = earlier + u32::from(matches!(result, Err(PostError::UnknownCode(_))));
@@ -57,12 +56,27 @@ impl SlackConnector {
         result
     }
 
+    /// Posts in the turn of the channel. Files are uploaded before the turn, because a slow upload would hold up the other
+    /// posts of the channel.
+    async fn post_in_turn(&self, post: &Post, must_look: bool) -> Result<Posted, PostError> {
+        let mut files = None;
+        if !post.files.is_empty() {
+            if must_look && let Some(found) = self.find_post(post).await? {
+                let _turn = self.pace.turn(&post.place.channel).await;
+                return self.with_files(post, found).await;
+            }
+            files = Some(self.upload_files(post).await?);
+        }
+        let _turn = self.pace.turn(&post.place.channel).await;
+        let text = self.post_text(post, must_look && files.is_none(), files).await?;
+        self.with_files(post, text).await
+    }
+
     fn is_uncertain(&self, key: &str) -> bool {
         self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
-    async fn post_with_files(&self, post: &Post, must_look: bool) -> Result<Posted, PostError> {
-        let text = self.post_text(post, must_look).await?;
+    async fn with_files(&self, post: &Post, text: PostedText) -> Result<Posted, PostError> {
         if !post.files.is_empty() {
             self.share_files(post, &text).await?;
         }
@@ -71,16 +85,19 @@ impl SlackConnector {
     }
 
     /// Posts the text. After an error with an unknown result, looks for the post before it tries again.
-    async fn post_text(&self, post: &Post, mut must_look: bool) -> Result<PostedText, PostError> {
-        let (mut failures, mut files) = (0, None);
+    /// `files` are the ids of uploaded files; none if the post has no files.
+    async fn post_text(
+        &self,
+        post: &Post,
+        mut must_look: bool,
+        mut files: Option<Vec<String>>,
+    ) -> Result<PostedText, PostError> {
+        let mut failures = 0;
         loop {
             if must_look && let Some(found) = self.find_post(post).await? {
                 return Ok(found);
             }
-            let ids = match files.take() {
-                Some(ids) => ids,
-                None => self.upload_files(post).await?,
-            };
+            let ids = files.take().unwrap_or_default();
             match self
                 .api
                 .call("chat.postMessage", &message_params(post, &ids), CallRepeat::IfNotExecuted)

@@ -1,9 +1,12 @@
 //! Where an answer is posted, and how much of it has been posted.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::attachment::AttachedFile;
+use super::settings::ChatOutput;
 use super::{ChatPlace, ChatPlatform, ChatUser};
 use crate::id::{AgentName, JobId};
 
@@ -60,12 +63,23 @@ pub struct AnswerProgress {
     pub posted: u32,
     /// Number of posts of the answer before these posts. Posts are numbered over the whole answer.
     pub posted_before: u32,
+    /// Number of posts that were made from the output of this job on other nodes. A node that runs a later attempt of
+    /// the job again continues after its own posts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub posted_elsewhere: BTreeMap<String, u32>,
     /// Time of the first try of the next post, if it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tried_at: Option<Timestamp>,
     /// The message that shows the progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
+    /// Settings with which the answer was begun. It keeps them to its end, because posts are counted, and other settings
+    /// would give other posts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<ChatOutput>,
+    /// Last text of the answer in the waiting note.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note_text: Option<String>,
 }
 
 impl AnswerProgress {
@@ -74,10 +88,19 @@ impl AnswerProgress {
         self.posted_before + self.posted
     }
 
-    /// Continues the answer with the output of another job, or of the same job on another node.
-    pub fn begin_job(&mut self, job: JobId) {
-        self.posted_before += self.posted;
-        (self.posted, self.job, self.tried_at) = (0, Some(job), None);
+    /// Continues the answer with the output of another job, or of the same job on another node. `before` is the node
+    /// that has posted so far.
+    pub fn begin_job(&mut self, job: JobId, before: Option<&str>, node: &str) {
+        if self.job.as_ref() == Some(&job) {
+            self.posted_elsewhere.extend(before.map(|before| (before.to_owned(), self.posted)));
+        } else {
+            self.posted_elsewhere.clear();
+        }
+        // A post that was tried may have been made, so its number is not used again.
+        let next = self.next_post() + u32::from(self.tried_at.is_some());
+        let posted = self.posted_elsewhere.remove(node).unwrap_or_default();
+        (self.posted, self.posted_before) = (posted, next.saturating_sub(posted));
+        (self.job, self.tried_at) = (Some(job), None);
     }
 
     /// Counts a post that has been made.
@@ -122,13 +145,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn posts_are_numbered_over_all_jobs_of_an_answer() {
+    fn posts_are_numbered_over_all_jobs_and_nodes_of_an_answer() {
+        let job = |number: u32| format!("job-2026-01-05-00000{number}").parse().unwrap();
         let mut progress = AnswerProgress::default();
-        progress.begin_job("job-2026-01-05-000001".parse().unwrap());
+        progress.begin_job(job(1), None, "a");
         progress.count_post();
         progress.count_post();
         assert_eq!(progress.next_post(), 2);
-        progress.begin_job("job-2026-01-05-000002".parse().unwrap());
+        progress.begin_job(job(2), Some("a"), "a");
         assert_eq!((progress.posted, progress.next_post()), (0, 2));
+        progress.count_post();
+        // The next post was tried, but it is not known whether it was made.
+        progress.tried_at = Some(Timestamp::UNIX_EPOCH);
+        progress.begin_job(job(2), Some("a"), "b");
+        assert_eq!((progress.posted, progress.next_post(), progress.tried_at), (0, 4, None));
+        progress.count_post();
+        progress.begin_job(job(2), Some("b"), "a");
+        assert_eq!(
+            (progress.posted, progress.next_post()),
+            (1, 5),
+            "the output on node a is posted from there"
+        );
+        progress.begin_job(job(2), Some("a"), "b");
+        assert_eq!((progress.posted, progress.next_post()), (1, 5));
+        progress.begin_job(job(3), Some("b"), "a");
+        assert_eq!((progress.posted, progress.next_post()), (0, 5), "another job has no posts");
     }
 }

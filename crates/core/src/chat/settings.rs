@@ -1,6 +1,7 @@
 //! Chat settings of an agent, with their defaults applied.
 
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
 
 use super::ChatPlatform;
 
@@ -125,7 +126,7 @@ pub struct DirectRules {
 }
 
 /// Parts of a job's output that are posted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of herdctl")]
 pub struct ChatOutput {
     pub tool_results: bool,
@@ -145,7 +146,8 @@ pub struct ChatOutput {
 }
 
 /// Messages of the agent that are posted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PostedMessages {
     /// Messages of turns without tool calls.
     Answers,
@@ -154,7 +156,8 @@ pub enum PostedMessages {
 }
 
 /// `log_level` of herdctl: how much the progress message shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OutputDetail {
     Minimal,
     Standard,

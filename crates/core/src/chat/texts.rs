@@ -156,6 +156,16 @@ pub fn file_not_posted(name: &str, reason: &str, platform: ChatPlatform) -> Stri
     )
 }
 
+/// Says that a job is done, and that its output cannot be posted because only its node has it.
+pub fn output_elsewhere(job: &JobId, node: &str, is_running: bool, platform: ChatPlatform) -> String {
+    let why = if is_running { "could not post it" } else { "does not run now" };
+    format!(
+        "The job is done. Its output is on the node {}, which {why}. The owner of the fleet can read it there: {}",
+        inline_code(node, platform),
+        inline_code(&format!("cowhand logs {job}"), platform)
+    )
+}
+
 /// Says that the agent takes no attachments.
 pub fn attachments_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} takes no files. Only your text was passed on.", escape(agent.as_str(), platform))

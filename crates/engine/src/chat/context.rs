@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use super::bot::{BOT_LEASE, Bot};
+use super::other_nodes::HeldConditions;
 use super::refusal::PostedRefusals;
 use crate::chat_bots::{BotSettings, bots_of};
 use crate::fleet::{Fleet, FleetError};
@@ -33,12 +34,18 @@ pub(super) fn max_lateness(schedule: &Schedule) -> SignedDuration {
 pub(super) struct ChatContext {
     pub(super) fleet: Arc<Fleet>,
     pub(super) refusals: PostedRefusals,
+    pub(super) held: HeldConditions,
     bots: RwLock<Vec<Arc<Bot>>>,
 }
 
 impl ChatContext {
     pub(super) fn new(fleet: Arc<Fleet>) -> Self {
-        Self { fleet, refusals: PostedRefusals::default(), bots: RwLock::default() }
+        Self {
+            fleet,
+            refusals: PostedRefusals::default(),
+            held: HeldConditions::default(),
+            bots: RwLock::default(),
+        }
     }
 
     pub(super) fn store(&self) -> &Store {

@@ -6,6 +6,7 @@
 
 mod accepted;
 mod answer;
+mod answer_end;
 mod answers;
 mod asks;
 mod attachments;
@@ -21,6 +22,7 @@ mod intake;
 mod job_output;
 mod live_answers;
 mod missed;
+mod other_nodes;
 mod person_limits;
 mod posts;
 mod refusal;

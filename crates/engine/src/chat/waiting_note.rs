@@ -168,11 +168,16 @@ impl WaitingMessage {
             text,
             buttons: vec![self.cancel_button()],
         };
-        // A note that the platform refuses is not tried again; its id is empty.
-        let note = context.reply(bot, reply).await.unwrap_or_default();
+        let note = match context.try_reply(bot, reply).await {
+            Ok(note) => note.unwrap_or_default(),
+            // It is tried again when the position changes.
+            Err(error) if error.is_temporary() => return Ok(()),
+            // A note that the platform refuses is not tried again; its id is empty.
+            Err(_) => String::new(),
+        };
         let is_saved = context.store().save_waiting_note(answer.schedule, answer.key.clone(), note.clone());
         if !is_saved.await? && !note.is_empty() {
-            self.withdraw(context, &note).await;
+            self.withdraw(context, &note).await?;
         }
         Ok(())
     }
@@ -183,14 +188,26 @@ impl WaitingMessage {
         let ChatAnswer { schedule, key, .. } = &self.answer;
         let is_saved = context.store().save_waiting_note(*schedule, key.clone(), note.to_owned()).await?;
         if !is_saved {
-            self.withdraw(context, note).await;
+            self.withdraw(context, note).await?;
         }
         Ok(())
     }
 
-    async fn withdraw(&self, context: &ChatContext, note: &str) {
-        let text = texts::started(&self.answer.agent, self.bot.platform);
-        edit(context, &self.bot, &self.answer, note, text, Vec::new()).await;
+    /// Shows in the note what the answer shows. The answer may edit the note at the same time, so its text is read again
+    /// after the edit.
+    async fn withdraw(&self, context: &ChatContext, note: &str) -> Result<(), StoreError> {
+        let ChatAnswer { schedule, key, agent, .. } = &self.answer;
+        let mut shown = None;
+        loop {
+            let answer = context.store().chat_answer(*schedule, key.clone()).await?;
+            let of_answer = answer.and_then(|answer| answer.progress.note_text);
+            let text = of_answer.unwrap_or_else(|| texts::started(agent, self.bot.platform));
+            if shown.as_ref() == Some(&text) {
+                return Ok(());
+            }
+            edit(context, &self.bot, &self.answer, note, text.clone(), Vec::new()).await;
+            shown = Some(text);
+        }
     }
 
     fn cancel_button(&self) -> Button {

@@ -5,14 +5,16 @@ use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress, PostedAsk};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
 use cowhand_core::firing::{Decision, NewFiring};
+use cowhand_core::policy::Retry;
+use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use cowhand_store::{
-    ChatAnswer, ChatAsk, ChatBotState, ChatCounts, ChatEdit, Claim, FileSent, Fired, MessageLimits, SentFile,
-    TakePreparing,
+    AnsweredJob, ChatAnswer, ChatAsk, ChatBotState, ChatCounts, ChatEdit, Claim, FileSent, Fired,
+    MessageLimits, SentFile, TakePreparing,
 };
 use jiff::SignedDuration;
 
-use crate::conformance::event_types;
+use crate::conformance::{claim, completed, event_types};
 use crate::{TestDb, at, new_job, on_both, with_schedule};
 
 on_both! {
@@ -22,6 +24,7 @@ on_both! {
     an_edit_changes_only_a_message_that_is_not_handled,
     answers_are_found_by_conversation_and_message,
     an_ended_answer_does_not_change,
+    an_open_answer_shows_its_job,
     one_node_has_a_bot,
     open_answers_and_messages_that_are_not_handled_are_counted,
     asks_of_a_chat_are_open_until_their_posts_are_closed,
@@ -186,13 +189,15 @@ async fn answers_are_found_by_conversation_and_message(db: TestDb) {
         store.open_chat_answer(answer.clone(), None, MessageLimits::default()).await.unwrap();
     }
     let coder = || first.agent.clone();
-    let mut open = store.open_chat_conversations().await.unwrap();
-    open.sort();
-    assert_eq!(open, [(coder(), "slack C1".to_owned()), (coder(), "slack C1/3".to_owned())]);
+    let open = async || {
+        let open = store.open_answers().await.unwrap();
+        open.into_iter().map(|open| (open.conversation, open.key, open.job)).collect::<Vec<_>>()
+    };
+    let expected = |answer: &ChatAnswer, job| (answer.conversation.clone(), answer.key.clone(), job);
+    use AnsweredJob::NotDelivered;
+    assert_eq!(open().await, [&first, &second, &other].map(|answer| expected(answer, NotDelivered)));
     let all_open = store.open_chat_answers(coder(), "slack C1".into(), 9).await.unwrap();
     assert_eq!(all_open, [first.clone(), second.clone()]);
-    let first_open = async || store.first_open_chat_answer(coder(), "slack C1".into()).await.unwrap();
-    assert_eq!(first_open().await, Some(first.clone()));
 
     // An answer with a progress does not count as waiting.
     let waiting = async || {
@@ -201,7 +206,14 @@ async fn answers_are_found_by_conversation_and_message(db: TestDb) {
     };
     assert_eq!(waiting().await, ["C1:1", "C1:2"]);
     let progress = AnswerProgress { posted: 1, ..AnswerProgress::default() };
-    store.save_chat_answer(schedule, first.key.clone(), progress.clone(), "n1".into()).await.unwrap();
+    let save = async |progress: &AnswerProgress, node: &str, before: Option<&str>| {
+        let (key, before) = (first.key.clone(), before.map(str::to_owned));
+        store.save_chat_answer(schedule, key, progress.clone(), node.into(), before).await.unwrap()
+    };
+    assert!(save(&progress, "n2", None).await);
+    assert!(!save(&AnswerProgress::default(), "n1", None).await, "node n2 has continued the answer");
+    assert!(save(&progress, "n1", Some("n2")).await);
+    assert!(!save(&AnswerProgress::default(), "n2", Some("n2")).await, "node n1 has continued the answer");
     assert_eq!(waiting().await, ["C1:2"]);
     let save_note =
         async |key: &FiringKey| store.save_waiting_note(schedule, key.clone(), "C1:77".into()).await.unwrap();
@@ -212,7 +224,7 @@ async fn answers_are_found_by_conversation_and_message(db: TestDb) {
 
     store.end_chat_answer(schedule, first.key.clone(), at(9)).await.unwrap();
     let second = ChatAnswer { waiting_note: Some("C1:77".into()), ..second };
-    assert_eq!(first_open().await, Some(second.clone()));
+    assert_eq!(open().await, [&second, &other].map(|answer| expected(answer, NotDelivered)));
     assert_eq!(store.chat_answers_of_message("C1:1".into()).await.unwrap(), std::slice::from_ref(&saved));
     let of_conversation = store.chat_answers_of_conversation(coder(), "slack C1".into(), 10).await.unwrap();
     assert_eq!(of_conversation, [second, saved]);
@@ -236,10 +248,42 @@ async fn an_ended_answer_does_not_change(db: TestDb) {
     store.open_chat_answer(ended.clone(), None, MessageLimits::default()).await.unwrap();
     store.end_chat_answer(schedule, ended.key.clone(), at(2)).await.unwrap();
     let progress = AnswerProgress { posted: 9, ..AnswerProgress::default() };
-    store.save_chat_answer(schedule, ended.key.clone(), progress, "n1".into()).await.unwrap();
+    let saved = store.save_chat_answer(schedule, ended.key.clone(), progress, "n1".into(), None);
+    assert!(!saved.await.unwrap());
     store.open_chat_answer(ended.clone(), None, MessageLimits::default()).await.unwrap();
     assert_eq!(store.chat_answer(schedule, ended.key.clone()).await.unwrap(), Some(ended));
-    assert!(store.open_chat_conversations().await.unwrap().is_empty());
+    assert!(store.open_answers().await.unwrap().is_empty());
+}
+
+async fn an_open_answer_shows_its_job(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let open = answer(schedule, "C1:1", "slack C1", 1);
+    store.open_chat_answer(open.clone(), None, MessageLimits::default()).await.unwrap();
+    let found = async || {
+        let one = store.answered_job(schedule, open.key.clone()).await.unwrap();
+        let all = store.open_answers().await.unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].job, one);
+        let of_conversation = store.open_answers_of(all[0].agent.clone(), "slack C1".into()).await.unwrap();
+        assert_eq!(of_conversation, all);
+        (all[0].job_id.clone(), one)
+    };
+    assert_eq!(found().await, (None, AnsweredJob::NotDelivered));
+    let decision = Decision::Run(new_job());
+    let firing = NewFiring { schedule, key: open.key.clone(), due: at(1), decision, note: None };
+    let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else { panic!() };
+    let id = || Some(job.id().clone());
+    assert_eq!(found().await, (id(), AnsweredJob::Pending { node: None }));
+    let (_, epoch) = claim(&store, &job, 3).await;
+    let (_, AnsweredJob::Running { node: Some(node) }) = found().await else { panic!() };
+    store.settle(job.id().clone(), epoch, completed(), Retry::default(), at(4)).await.unwrap();
+    assert_eq!(found().await, (id(), AnsweredJob::Ended { node: Some(node), at: Some(at(4)) }));
+    let skipped = answer(schedule, "C1:2", "slack C1", 2);
+    store.open_chat_answer(skipped.clone(), None, MessageLimits::default()).await.unwrap();
+    let decision = Decision::Skip(SkipReason::Disabled);
+    let firing = NewFiring { schedule, key: skipped.key.clone(), due: at(1), decision, note: None };
+    store.fire_once(firing, at(5)).await.unwrap();
+    assert_eq!(store.answered_job(schedule, skipped.key).await.unwrap(), AnsweredJob::NotRun);
 }
 
 async fn one_node_has_a_bot(db: TestDb) {

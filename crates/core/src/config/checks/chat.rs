@@ -215,6 +215,21 @@ fn check_download_folder(problems: &mut Problems, written: &Written<'_>) {
     }
 }
 
+/// Checks that a schedule of type `chat` has no work source: a message is answered by one job, and a firing with a work
+/// source can have several.
+fn check_no_work_source(problems: &mut Problems, draft: &Draft, schedule: &Schedule) {
+    let node = schedule_node(draft, schedule.name.as_str());
+    let Some(written) = node.and_then(|node| node.get("work_source")).filter(|node| !node.is_null()) else {
+        return;
+    };
+    let message = "a schedule of type `chat` cannot take items: each message is answered by one job";
+    let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
+    let key = draft.key_of(&format!("schedules.{}.work_source", schedule.name));
+    let problem = Problem::error(written.at, message).key(key);
+    let help = "remove `work_source`, or move it to a schedule of another type".to_owned();
+    problems.add(Problem { severity, ..problem.help(help) });
+}
+
 /// Checks that messages can fire a schedule of type `chat`, and that the schedule `chat` has this type. herdctl accepts
 /// a schedule of type `chat` without `chat`, so in its fleets this is only a warning.
 fn check_schedule(problems: &mut Problems, draft: &Draft, agent: &Agent, schedule: &Schedule) {
@@ -232,6 +247,7 @@ fn check_schedule(problems: &mut Problems, draft: &Draft, agent: &Agent, schedul
         }
         return;
     };
+    check_no_work_source(problems, draft, schedule);
     let is_connected = |chat: &AgentChat| platform.is_none_or(|platform| chat.on(platform).is_some());
     if agent.chat.as_ref().is_some_and(is_connected) {
         return;
