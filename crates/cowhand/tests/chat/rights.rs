@@ -180,11 +180,11 @@ async fn text_of_people_is_data() {
         &scene,
         &format!(
             "  - {{name: helper, runtime: command, command: {ECHO}, env: {{API_KEY: '${{API_KEY}}'}}, chat: {}}}
-  - {{name: closed, runtime: command, command: [cat], trust: {{allow_authors: [{ANN}]}}, chat: {closed}}}
+  - {{name: closed, runtime: command, command: [cat], trust: {{allow_authors: ['slack:{ANN}']}}, chat: {closed}}}
   - name: careful
     runtime: command
     command: [cat]
-    trust: {{allow_authors: [{ANN}], strangers: sandbox}}
+    trust: {{allow_authors: ['slack:{ANN}'], strangers: sandbox}}
     chat: {careful}
 ",
             everyone("", "")

@@ -97,8 +97,9 @@ impl AcceptedMessage<'_> {
         let limit = self.addressee.context_messages as usize;
         let message = self.message();
         let trusts = self.addressee.agent.trusts(Some(schedule));
-        let verdict =
-            |author: &ChatUser| judge(trusts.iter().copied(), &TextOrigin::of_chat_user(&author.id));
+        let verdict = |author: &ChatUser| {
+            judge(trusts.iter().copied(), &TextOrigin::of_chat_user(message.platform, &author.id))
+        };
         let is_confined = matches!(verdict(&message.author), TrustVerdict::Confined(_));
         if limit == 0 || self.continues_session(is_confined).await? {
             return Ok(String::new());
