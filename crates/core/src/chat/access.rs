@@ -83,6 +83,7 @@ fn channel_rule(chat: &PlatformChat, place: &ChatPlace) -> Option<(AnswerMode, u
 }
 
 /// Returns the reason why a direct message is refused, if it is. Users on the allowlist need no other permission.
+/// `everyone` of the channels does not apply.
 fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) -> Option<RefusalReason> {
     if !direct.enabled {
         Some(RefusalReason::DirectMessagesOff)
@@ -93,17 +94,26 @@ fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) 
     } else if !direct.allowlist.is_empty() {
         Some(RefusalReason::NotOnAllowlist)
     } else {
-        (!may_talk(access, author)).then_some(RefusalReason::NotListed)
+        let is_admitted = is_listed(access, author) || (direct.everyone && is_person(author));
+        (!is_admitted).then_some(RefusalReason::NotListed)
     }
 }
 
-/// Checks whether a user may talk to the agent. A bot may only if it is listed in `bots`.
-pub fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
-    if user.is_self || user.is_bot {
+/// Checks whether a user may talk to the agent in its channels. A bot may only if it is listed in `bots`.
+fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
+    is_listed(access, user) || (access.everyone && is_person(user))
+}
+
+const fn is_person(user: &ChatUser) -> bool {
+    !user.is_self && !user.is_bot
+}
+
+/// Checks whether a list names the user.
+fn is_listed(access: &ChatAccess, user: &ChatUser) -> bool {
+    if !is_person(user) {
         return !user.is_self && access.bots.contains(&user.id);
     }
-    access.everyone
-        || access.users.contains(&user.id)
+    access.users.contains(&user.id)
         || user.roles.iter().any(|role| access.roles.contains(role))
         || is_operator(access, user)
 }
@@ -193,7 +203,8 @@ mod tests {
             ("ann", "G1/quiet", true, Ignored),
             ("ann", "G1/other/t", true, Ignored),
             ("ann", "G1/quiet/thread-of-quiet", false, accepted(0)),
-            ("ann", "dm", false, accepted(10)),
+            ("ann", "dm", false, Refused { reason: NotListed }),
+            ("bot-1", "dm", false, accepted(10)),
             ("self", "@G1/talk", true, Ignored),
             ("self", "dm", false, Ignored),
             ("bot-1", "G1/talk", false, accepted(3)),
@@ -239,7 +250,32 @@ mod tests {
             (r#""everyone":true,"dm":{"enabled":false}"#, "ann", "dm", Refused { reason: DirectMessagesOff }),
             (r#""everyone":true,"dm":{"enabled":false}"#, "ann", "G1/talk", accepted(3)),
             (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "dm", Ignored),
-            (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "@dm", accepted(10)),
+            (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "@dm", Refused { reason: NotListed }),
+            (r#""users":["ann"],"dm":{"mode":"mention"}"#, "ann", "@dm", accepted(10)),
+            (r#""everyone":true,"users":["ann"]"#, "ann", "dm", accepted(10)),
+            (r#""everyone":true,"users":["ann"]"#, "bob", "dm", Refused { reason: NotListed }),
+            (r#""everyone":true,"dm":{"everyone":true}"#, "ann", "dm", accepted(10)),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "ann", "dm", accepted(10)),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "ann", "G1/talk", Refused { reason: NotListed }),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "bot-1", "dm", Ignored),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"enabled":false}"#,
+                "ann",
+                "dm",
+                Refused { reason: DirectMessagesOff },
+            ),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"blocklist":["ann"]}"#,
+                "ann",
+                "dm",
+                Refused { reason: Blocked },
+            ),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"allowlist":["bob"]}"#,
+                "ann",
+                "dm",
+                Refused { reason: NotOnAllowlist },
+            ),
             (r#""everyone":true,"dm":{"blocklist":["ann"]}"#, "ann", "dm", Refused { reason: Blocked }),
             (r#""everyone":true,"dm":{"blocklist":["ann"]}"#, "ann", "G1/talk", accepted(3)),
             (

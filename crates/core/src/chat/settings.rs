@@ -60,7 +60,7 @@ pub enum ActivityKind {
 /// Who may talk to the agent, and how much.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatAccess {
-    /// True if everybody who can write in a configured channel may talk to the agent.
+    /// True if everybody who can write in a configured channel may talk to the agent there.
     pub everyone: bool,
     /// Ids of users who may talk to the agent.
     pub users: Vec<String>,
@@ -113,6 +113,8 @@ pub enum AnswerMode {
 pub struct DirectRules {
     pub enabled: bool,
     pub mode: AnswerMode,
+    /// True if everybody who can write to the bot may talk to the agent.
+    pub everyone: bool,
     /// If not empty, only these users may write to the bot.
     pub allowlist: Vec<String>,
     /// These users may not write to the bot, even if they are on the allowlist.
@@ -223,6 +225,7 @@ impl Default for DirectRules {
         Self {
             enabled: true,
             mode: AnswerMode::Auto,
+            everyone: false,
             allowlist: Vec::new(),
             blocklist: Vec::new(),
             context_messages: CONTEXT_MESSAGES,
