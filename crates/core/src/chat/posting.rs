@@ -47,6 +47,9 @@ pub struct MessageDetails {
     pub attachments: Vec<AttachedFile>,
     /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
     pub earlier_messages: String,
+    /// Id of the person who had the message run again. `trust` applies to this person, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated_by: Option<String>,
 }
 
 /// The posted part of an answer. It is stored before and after each post, so that another daemon can continue.

@@ -102,12 +102,21 @@ impl TextOrigin {
         Self::without_repository([Author::of_chat(platform, id)])
     }
 
-    /// Returns the origin of a chat message. It has no author if its platform is not known.
+    /// Returns the origin of a text whose author is not known, for example because somebody repeats it.
+    pub fn of_unknown_user() -> Self {
+        Self::without_repository(None)
+    }
+
+    /// Returns the origin of a chat message: its author, and the person who had it run again. It has no author if its
+    /// platform is not known.
     fn of_message(firing_context: &FiringContext) -> Self {
         let metadata = &firing_context.task.metadata;
         let platform = metadata.get("platform").and_then(|platform| platform.parse().ok());
-        let author = author_of(firing_context).login;
-        Self::without_repository(platform.zip(author).map(|(platform, id)| Author::of_chat(platform, &id)))
+        let Some((platform, author)) = platform.zip(author_of(firing_context).login) else {
+            return Self::of_unknown_user();
+        };
+        let people = [Some(&author), metadata.get("repeated_by")].into_iter().flatten();
+        Self::without_repository(people.map(|id| Author::of_chat(platform, id)))
     }
 
     /// Returns the origin of an item's text. `repo` is set if the source of the item is a repository.

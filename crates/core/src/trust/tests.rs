@@ -410,6 +410,19 @@ fn an_id_of_a_chat_and_a_login_are_different_authors() {
         let expected = stranger.map(|stranger| format!("refused: {stranger} is not among `allow_authors`"));
         assert_eq!(verdict, expected.unwrap_or_default(), "{entry} {origin:?}");
     }
+    let again = |author: &str, by: &str| {
+        let metadata = [("platform", "slack"), ("author", author), ("repeated_by", by)];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let context = FiringContext::of_task(Task { metadata, ..Task::default() });
+        TextOrigin::of(&trigger(json!({"type": "chat"})), &context).unwrap()
+    };
+    let trusts_ann = trust(json!({"allow_authors": ["slack:UANN"], "strangers": "sandbox"}));
+    for (author, by, is_trusted) in [("UANN", "UANN", true), ("UANN", "UEVE", false), ("UEVE", "UANN", false)]
+    {
+        let verdict = verdict_text(trusts_ann.verdict(&again(author, by)));
+        let expected = if is_trusted { "" } else { "confined: slack:UEVE is not among `allow_authors`" };
+        assert_eq!(verdict, expected, "{author} again by {by}");
+    }
     let nowhere = message("irc", "ann");
     let verdict = verdict_text(trust(json!({"allow_authors": ["ann"]})).verdict(&nowhere));
     assert_eq!(verdict, "refused: its author is not known");

@@ -60,6 +60,7 @@ impl AcceptedMessage<'_> {
             author_name: self.message().author.name.clone(),
             attachments,
             earlier_messages: self.earlier_messages(schedule).await?,
+            repeated_by: None,
         };
         self.deliver(schedule, text, details).await
     }
