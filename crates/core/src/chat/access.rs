@@ -99,6 +99,17 @@ fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) 
     }
 }
 
+/// Checks whether the text of a user may be among the earlier messages in the prompts of the agent: the text of everybody
+/// who may talk to the agent in this place, and of the bot itself.
+pub fn may_be_quoted(chat: &PlatformChat, place: &ChatPlace, author: &ChatUser) -> bool {
+    let may_write = if place.is_direct {
+        direct_refusal(&chat.direct, &chat.access, author).is_none()
+    } else {
+        may_talk(&chat.access, author)
+    };
+    author.is_self || may_write
+}
+
 /// Checks whether a user may talk to the agent in its channels. A bot may only if it is listed in `bots`.
 fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
     is_listed(access, user) || (access.everyone && is_person(user))
@@ -307,6 +318,27 @@ mod tests {
             (r#""users":["bob"],"dm":{"allowlist":[]}"#, "bob", "dm", accepted(10)),
         ] {
             let found = reception(&discord(keys), &message(author, at), false);
+            assert_eq!(found, expected, "{keys}: {author} in {at}");
+        }
+    }
+
+    #[test]
+    fn only_the_text_of_people_who_may_talk_to_an_agent_is_quoted() {
+        for (keys, author, at, expected) in [
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "ann", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "eve", "G1/talk", false),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "eve+R1", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "bot-1", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "bot-2", "G1/talk", false),
+            (r#""users":["ann"]"#, "self", "G1/talk", true),
+            (r#""everyone":true"#, "eve", "G1/talk", true),
+            (r#""everyone":true"#, "bot-1", "G1/talk", false),
+            (r#""users":["ann"],"dm":{"allowlist":["fay"]}"#, "fay", "dm", true),
+            (r#""users":["ann"],"dm":{"allowlist":["fay"]}"#, "self", "dm", true),
+            (r#""users":["ann"]"#, "fay", "dm", false),
+        ] {
+            let message = message(author, at);
+            let found = may_be_quoted(&discord(keys), &message.place, &message.author);
             assert_eq!(found, expected, "{keys}: {author} in {at}");
         }
     }
