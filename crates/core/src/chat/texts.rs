@@ -144,6 +144,15 @@ pub fn cancelled(by: Option<&str>, platform: ChatPlatform) -> String {
     format!("Your message was removed from the queue{by}.")
 }
 
+/// A queued message was edited, and its schedule does not take the new text.
+pub fn edit_unwanted(agent: &AgentName, schedule: &str, platform: ChatPlatform) -> String {
+    let name = inline_code(&format!("{agent}/{schedule}"), platform);
+    format!(
+        "After your edit, schedule {name} does not take your message any more, so its job was removed from the queue. \
+         Write a new message."
+    )
+}
+
 /// A queued message was deleted on the platform.
 pub fn deleted() -> String {
     "The message was deleted before the agent read it, so no job runs.".to_owned()
