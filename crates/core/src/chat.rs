@@ -8,6 +8,7 @@ pub mod attachment;
 pub mod command;
 pub mod escape;
 pub mod markdown;
+mod message_order;
 pub mod posting;
 pub mod prompt;
 pub mod render;

@@ -190,6 +190,7 @@ impl Message {
             ("author_name", details.author_name),
             ("attachments", descriptions(&details.attachments)),
             ("earlier_messages", details.earlier_messages),
+            ("repeated_by", details.repeated_by.unwrap_or_default()),
             ("timestamp", now.to_string()),
         ];
         let title = text.lines().next().unwrap_or_default().to_owned();

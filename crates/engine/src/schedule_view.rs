@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{BY_CHAT, BY_EVENTS, REFUSED_MESSAGE, passed_while_off_sentence};
+pub(crate) use notes::{BY_CHAT, BY_EVENTS, BY_TRUST, REFUSED_MESSAGE, passed_while_off_sentence};
 pub use notes::{
     RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, message_in_words, prepared_by, why_of,
 };

@@ -83,6 +83,7 @@ fn channel_rule(chat: &PlatformChat, place: &ChatPlace) -> Option<(AnswerMode, u
 }
 
 /// Returns the reason why a direct message is refused, if it is. Users on the allowlist need no other permission.
+/// `everyone` of the channels does not apply.
 fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) -> Option<RefusalReason> {
     if !direct.enabled {
         Some(RefusalReason::DirectMessagesOff)
@@ -93,17 +94,37 @@ fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) 
     } else if !direct.allowlist.is_empty() {
         Some(RefusalReason::NotOnAllowlist)
     } else {
-        (!may_talk(access, author)).then_some(RefusalReason::NotListed)
+        let is_admitted = is_listed(access, author) || (direct.everyone && is_person(author));
+        (!is_admitted).then_some(RefusalReason::NotListed)
     }
 }
 
-/// Checks whether a user may talk to the agent. A bot may talk to the agent only if it is listed in `bots`.
-pub fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
-    if user.is_self || user.is_bot {
+/// Checks whether the text of a user may be among the earlier messages in the prompts of the agent: the text of everybody
+/// who may talk to the agent in this place, and of the bot itself.
+pub fn may_be_quoted(chat: &PlatformChat, place: &ChatPlace, author: &ChatUser) -> bool {
+    let may_write = if place.is_direct {
+        direct_refusal(&chat.direct, &chat.access, author).is_none()
+    } else {
+        may_talk(&chat.access, author)
+    };
+    author.is_self || may_write
+}
+
+/// Checks whether a user may talk to the agent in its channels. A bot may only if it is listed in `bots`.
+fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
+    is_listed(access, user) || (access.everyone && is_person(user))
+}
+
+const fn is_person(user: &ChatUser) -> bool {
+    !user.is_self && !user.is_bot
+}
+
+/// Checks whether a list names the user.
+fn is_listed(access: &ChatAccess, user: &ChatUser) -> bool {
+    if !is_person(user) {
         return !user.is_self && lists_bot(access, user);
     }
-    access.everyone
-        || access.users.contains(&user.id)
+    access.users.contains(&user.id)
         || user.roles.iter().any(|role| access.roles.contains(role))
         || is_operator(access, user)
 }
@@ -198,7 +219,8 @@ mod tests {
             ("ann", "G1/quiet", true, Ignored),
             ("ann", "G1/other/t", true, Ignored),
             ("ann", "G1/quiet/thread-of-quiet", false, accepted(0)),
-            ("ann", "dm", false, accepted(10)),
+            ("ann", "dm", false, Refused { reason: NotListed }),
+            ("bot-1", "dm", false, accepted(10)),
             ("self", "@G1/talk", true, Ignored),
             ("self", "dm", false, Ignored),
             ("bot-1", "G1/talk", false, accepted(3)),
@@ -258,7 +280,32 @@ mod tests {
             (r#""everyone":true,"dm":{"enabled":false}"#, "ann", "dm", Refused { reason: DirectMessagesOff }),
             (r#""everyone":true,"dm":{"enabled":false}"#, "ann", "G1/talk", accepted(3)),
             (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "dm", Ignored),
-            (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "@dm", accepted(10)),
+            (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "@dm", Refused { reason: NotListed }),
+            (r#""users":["ann"],"dm":{"mode":"mention"}"#, "ann", "@dm", accepted(10)),
+            (r#""everyone":true,"users":["ann"]"#, "ann", "dm", accepted(10)),
+            (r#""everyone":true,"users":["ann"]"#, "bob", "dm", Refused { reason: NotListed }),
+            (r#""everyone":true,"dm":{"everyone":true}"#, "ann", "dm", accepted(10)),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "ann", "dm", accepted(10)),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "ann", "G1/talk", Refused { reason: NotListed }),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "bot-1", "dm", Ignored),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"enabled":false}"#,
+                "ann",
+                "dm",
+                Refused { reason: DirectMessagesOff },
+            ),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"blocklist":["ann"]}"#,
+                "ann",
+                "dm",
+                Refused { reason: Blocked },
+            ),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"allowlist":["bob"]}"#,
+                "ann",
+                "dm",
+                Refused { reason: NotOnAllowlist },
+            ),
             (r#""everyone":true,"dm":{"blocklist":["ann"]}"#, "ann", "dm", Refused { reason: Blocked }),
             (r#""everyone":true,"dm":{"blocklist":["ann"]}"#, "ann", "G1/talk", accepted(3)),
             (
@@ -290,6 +337,27 @@ mod tests {
             (r#""users":["bob"],"dm":{"allowlist":[]}"#, "bob", "dm", accepted(10)),
         ] {
             let found = reception(&discord(keys), &message(author, at), false);
+            assert_eq!(found, expected, "{keys}: {author} in {at}");
+        }
+    }
+
+    #[test]
+    fn only_the_text_of_people_who_may_talk_to_an_agent_is_quoted() {
+        for (keys, author, at, expected) in [
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "ann", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "eve", "G1/talk", false),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "eve+R1", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "bot-1", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "bot-2", "G1/talk", false),
+            (r#""users":["ann"]"#, "self", "G1/talk", true),
+            (r#""everyone":true"#, "eve", "G1/talk", true),
+            (r#""everyone":true"#, "bot-1", "G1/talk", false),
+            (r#""users":["ann"],"dm":{"allowlist":["fay"]}"#, "fay", "dm", true),
+            (r#""users":["ann"],"dm":{"allowlist":["fay"]}"#, "self", "dm", true),
+            (r#""users":["ann"]"#, "fay", "dm", false),
+        ] {
+            let message = message(author, at);
+            let found = may_be_quoted(&discord(keys), &message.place, &message.author);
             assert_eq!(found, expected, "{keys}: {author} in {at}");
         }
     }

@@ -50,6 +50,9 @@ pub struct MessageDetails {
     pub attachments: Vec<AttachedFile>,
     /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
     pub earlier_messages: String,
+    /// Id of the person who had the message run again. `trust` applies to this person, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated_by: Option<String>,
 }
 
 /// The posted part of an answer. It is stored before and after each post, so that another daemon can continue.
@@ -134,6 +137,13 @@ impl PostedAsk {
         self.tried_at = None;
     }
 
+    /// Checks whether all posts were there when a message of the same channel was written, so that its author can have
+    /// read them.
+    pub fn is_older_than(&self, message: &str) -> bool {
+        let last = self.messages.last();
+        self.is_complete && last.is_some_and(|last| self.platform.is_written_before(last, message))
+    }
+
     /// Checks whether the ask is posted in the conversation of this place.
     pub fn is_in(&self, platform: ChatPlatform, place: &ChatPlace) -> bool {
         self.platform == platform && self.place.channel == place.channel && self.place.thread == place.thread
@@ -143,6 +153,28 @@ impl PostedAsk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ask_is_older_than_a_message_that_follows_its_last_post() {
+        let posted = |messages: &[&str], is_complete| PostedAsk {
+            agent: "coder".parse().unwrap(),
+            platform: ChatPlatform::Discord,
+            place: ChatPlace { space: None, channel: "1".into(), thread: None, is_direct: true },
+            is_answerable: true,
+            messages: messages.iter().map(|&id| id.to_owned()).collect(),
+            is_complete,
+            tried_at: None,
+        };
+        for (messages, is_complete, expected) in [
+            (&["10", "20"][..], true, true),
+            (&["10", "20"], false, false),
+            (&["10", "30"], true, false),
+            (&["10", "25"], true, false),
+            (&[], false, false),
+        ] {
+            assert_eq!(posted(messages, is_complete).is_older_than("25"), expected, "{messages:?}");
+        }
+    }
 
     #[test]
     fn posts_are_numbered_over_all_jobs_and_nodes_of_an_answer() {

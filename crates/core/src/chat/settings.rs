@@ -64,7 +64,7 @@ pub enum ActivityKind {
 /// People who may talk to the agent, and their limits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatAccess {
-    /// True if everybody who can write in a configured channel may talk to the agent.
+    /// True if everybody who can write in a configured channel may talk to the agent there.
     pub everyone: bool,
     /// Ids of users who may talk to the agent.
     pub users: Vec<String>,
@@ -118,6 +118,8 @@ pub enum AnswerMode {
 pub struct DirectRules {
     pub enabled: bool,
     pub mode: AnswerMode,
+    /// True if everybody who can write to the bot may talk to the agent.
+    pub everyone: bool,
     /// Ids of the only users who may write to the bot. An empty list excludes nobody.
     pub allowlist: Vec<String>,
     /// Ids of users who may not write to the bot, even if they are on the allowlist.
@@ -230,6 +232,7 @@ impl Default for DirectRules {
         Self {
             enabled: true,
             mode: AnswerMode::Auto,
+            everyone: false,
             allowlist: Vec::new(),
             blocklist: Vec::new(),
             context_messages: CONTEXT_MESSAGES,

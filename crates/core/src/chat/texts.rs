@@ -199,6 +199,15 @@ pub fn cancelled(by: Option<&str>, platform: ChatPlatform) -> String {
     format!("Your message was removed from the queue{by}.")
 }
 
+/// Says that a queued message was edited, and that its schedule does not take the new text.
+pub fn edit_unwanted(agent: &AgentName, schedule: &str, platform: ChatPlatform) -> String {
+    let name = inline_code(&format!("{agent}/{schedule}"), platform);
+    format!(
+        "After your edit, schedule {name} does not take your message any more, so its job was removed from the queue. \
+         Write a new message."
+    )
+}
+
 /// Says that a job is being stopped.
 pub fn stopping(job: &JobId) -> String {
     format!("{job} is being stopped.")

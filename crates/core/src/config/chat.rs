@@ -154,6 +154,7 @@ fn direct(config: DirectMessages) -> DirectRules {
     DirectRules {
         enabled: config.enabled.unwrap_or(usual.enabled),
         mode: config.mode.map_or(usual.mode, mode),
+        everyone: config.everyone.unwrap_or(usual.everyone),
         allowlist: config.allowlist.unwrap_or_default(),
         blocklist: config.blocklist.unwrap_or_default(),
         ..usual

@@ -55,8 +55,8 @@ pub struct PlatformOptions {
     /// Address of the platform's API, for a proxy; unset means the platform's own.
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
-    /// Let everybody who can write in a configured channel talk to the agent; unset means false, and in a
-    /// `herdctl.yaml` that lists nobody true.
+    /// Let everybody who can write in a configured channel talk to the agent there; unset means false, and in a
+    /// `herdctl.yaml` that lists nobody true. For direct messages, see `everyone` of `dm`.
     pub everyone: Option<bool>,
     /// Ids of users who may talk to the agent.
     pub users: Vec<String>,
@@ -177,6 +177,10 @@ pub struct DirectMessages {
     pub enabled: Option<bool>,
     /// Messages to answer; unset means `auto`.
     pub mode: Option<ChatMode>,
+    /// Let everybody send direct messages; unset means false, and in a `herdctl.yaml` in which everybody may talk to the
+    /// agent true. On Discord, everybody can write to a bot that is in one of their servers, and can add a public bot to
+    /// a server of their own.
+    pub everyone: Option<bool>,
     /// Ids of users who may send direct messages; unset or empty means that nobody is excluded.
     pub allowlist: Option<Vec<String>>,
     /// Ids of users who may not send direct messages, even if they are on the allowlist.

@@ -242,7 +242,7 @@ agents:
 fn a_chat_schedule_without_a_prompt_gets_one() {
     for (own, starts) in [("", "You talk with people"), ("default_prompt: 'Help: {{body}}',", "None")] {
         let loaded = load_text(&format!(
-            "agents:\n  - {{name: a, {own} chat: {{slack: {{everyone: true}}}}, schedules: {{s: {{type: chat}}}}}}\n"
+            "agents:\n  - {{name: a, {own} chat: {{slack: {{users: [U1]}}}}, schedules: {{s: {{type: chat}}}}}}\n"
         ));
         fine(&loaded);
         let prompt = loaded.roster.agents[0].schedules[0].prompt.as_deref().unwrap_or("None");

@@ -116,7 +116,7 @@ async fn limits_and_errors_of_a_platform_keep_the_order_and_repeat_no_post() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
     let missing = format!(
-        "{{discord: {{bot_token_env: NO_TOKEN, everyone: true, guilds: [{{id: '{}'}}]}}}}",
+        "{{discord: {{bot_token_env: NO_TOKEN, users: ['1'], guilds: [{{id: '{}'}}]}}}}",
         discord::GUILD_ID
     );
     let fleet = helper(&format!("{PRINT_TEXT}; sleep 3"), 2, "");

@@ -157,7 +157,7 @@ async fn the_examples_of_herdctl_run_unchanged() {
         &CAPTAINS.map(|name| format!("{}_TOKEN={}\n", name.to_uppercase(), discord::BOT_TOKEN)).concat(),
     );
     let checked = scene.run(&["config", "check"]);
-    let warning = "everybody who can write in its channels on discord may talk to this agent";
+    let warning = "everybody who can write in its channels or send it direct messages on discord may talk to this agent";
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
     let said = format!("{}{}", checked.stdout, checked.stderr);
     assert!(said.contains(warning), "{said}");

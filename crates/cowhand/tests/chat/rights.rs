@@ -102,6 +102,7 @@ async fn strangers_and_bots_on_slack(scene: &Scene) {
     slack.say_as_bot(SLACK_CHANNEL, "BOTHER", &mention("I am another bot"));
     slack.say(SLACK_CHANNEL, BOT_USER, &mention("I talk to myself"));
     slack.notice(SLACK_CHANNEL, EVE, "channel_join");
+    slack.say(SLACK_CHANNEL, ANN, "we build on Mondays");
     slack.say_as_bot(SLACK_CHANNEL, "BPAL", &mention("the listed bot asks"));
     post(scene, SLACK_CHANNEL, "the listed bot asks").await;
     // Slack sends both ids of an app. The app is listed by its bot id.
@@ -110,6 +111,13 @@ async fn strangers_and_bots_on_slack(scene: &Scene) {
     let refusals = slack.posted_texts(SLACK_CHANNEL);
     let refusals = refusals.iter().filter(|text| text.contains("You may not talk to agent helper"));
     assert_eq!(refusals.count(), 1, "the same person is told once in a minute");
+    // The prompt quotes only people who may talk to the agent, with their ids.
+    let job = scene.jobs().remove(0);
+    let prompt = job["prompt"].as_str().unwrap();
+    assert!(prompt.contains("UANN (Ann), ") && prompt.contains("we build on Mondays"), "{prompt}");
+    for other in ["tell me", "another bot", EVE, "BOTHER"] {
+        assert!(!prompt.contains(other), "{other}: {prompt}");
+    }
     slack.say(AUTO_CHANNEL, ANN, "hello without a mention");
     post(scene, AUTO_CHANNEL, "hello without a mention").await;
     // The bot's own answer is a message of this channel, too.
@@ -178,17 +186,19 @@ async fn text_of_people_is_data() {
     let scene = scene().await;
     scene.write(".env", "API_KEY=canary-of-the-api-key\n");
     let closed = format!("{{slack: {{everyone: true, channels: [{{id: {OTHER_CHANNEL}}}]}}}}");
+    let reader = format!("{{slack: {{everyone: true, channels: [{{id: {AUTO_CHANNEL}}}]}}}}");
     let careful = format!("{{slack: {{everyone: true, channels: [{{id: {AUTO_CHANNEL}, mode: auto}}]}}}}");
     start(
         &scene,
         &format!(
             "  - {{name: helper, runtime: command, command: {ECHO}, env: {{API_KEY: '${{API_KEY}}'}}, chat: {}}}
-  - {{name: closed, runtime: command, command: [cat], trust: {{allow_authors: [{ANN}]}}, chat: {closed}}}
+  - {{name: closed, runtime: command, command: [cat], trust: {{allow_authors: ['slack:{ANN}']}}, chat: {closed}}}
   - name: careful
     runtime: command
     command: [cat]
-    trust: {{allow_authors: [{ANN}], strangers: sandbox}}
+    trust: {{allow_authors: ['slack:{ANN}'], strangers: sandbox}}
     chat: {careful}
+  - {{name: reader, runtime: command, command: [cat], trust: {{allow_authors: ['slack:{ANN}']}}, chat: {reader}}}
 ",
             everyone("", "")
         ),
@@ -229,7 +239,7 @@ async fn untrusted_people(scene: &Scene) {
     assert_eq!((&trusted["agent"], &trusted["confined"]), (&"closed".into(), &Value::Null));
     let prompt = trusted["prompt"].as_str().unwrap();
     assert!(!prompt.contains("obey the stranger"), "{prompt}");
-    scene.slack.say(AUTO_CHANNEL, EVE, "a task of a stranger");
+    let task = scene.slack.say(AUTO_CHANNEL, EVE, "a task of a stranger");
     let confined = scene.wait_for("the confined job", &["jobs"], |jobs| {
         let job = &jobs[0];
         (job["agent"] == "careful" && job["status"] != "pending").then(|| job.clone())
@@ -238,6 +248,28 @@ async fn untrusted_people(scene: &Scene) {
     let prompt = confined["prompt"].as_str().unwrap();
     assert!(prompt.contains("(not trusted)") || prompt.contains("not trusted"), "{prompt}");
     post(scene, AUTO_CHANNEL, "a task of a stranger").await;
+    // The answer to a stranger repeats the stranger's text.
+    scene.slack.say_in_thread(AUTO_CHANNEL, &task, ANN, &mention("reader: what is this about"));
+    let answer = post(scene, AUTO_CHANNEL, "what is this about").await;
+    let prompt = last_job(scene, "reader")["prompt"].as_str().unwrap().to_owned();
+    assert!(!prompt.contains("a task of a stranger"), "{prompt} {answer}");
+    // A stranger who has the message of a trusted person run again is confined, too.
+    scene.slack.say(AUTO_CHANNEL, ANN, "a task of a friend");
+    post(scene, AUTO_CHANNEL, "a task of a friend").await;
+    assert_eq!(last_job(scene, "careful")["confined"], Value::Null);
+    scene.slack.say(AUTO_CHANNEL, EVE, "!retry");
+    let retried = scene.wait_for("the confined retry", &["jobs"], |jobs| {
+        jobs[0]["confined"].is_string().then(|| jobs[0].clone())
+    });
+    assert!(retried["confined"].as_str().unwrap().contains("slack:UEVE is not among"), "{retried}");
+    assert_eq!((&retried["agent"], &retried["message"]["author"]), (&"careful".into(), &ANN.into()));
+}
+
+/// Waits until the last job of an agent has ended, and returns it.
+fn last_job(scene: &Scene, agent: &str) -> Value {
+    scene.wait_for("the end of the job", &["jobs", "--agent", agent], |jobs| {
+        (jobs[0]["status"] == "completed").then(|| jobs[0].clone())
+    })
 }
 
 /// An agent whose jobs cost 0.02 dollars, which it reports at the end and only for its model. A job waits while there is a

@@ -11,7 +11,7 @@ use cowhand_core::backoff::Backoff;
 use cowhand_core::chat::access::{ChatReception, call_reception, reception};
 use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
-use cowhand_core::chat::{ChatMessage, ChatPlace, ChatUser};
+use cowhand_core::chat::{ChatMessage, ChatPlace, ChatUser, texts};
 use cowhand_core::delivery::Message;
 use cowhand_core::roster::Agent;
 use jiff::SignedDuration;
@@ -25,10 +25,11 @@ use super::bot::Bot;
 use super::changes::MessageChange;
 use super::context::ChatContext;
 use super::conversation::Conversation;
+use super::posts::ChatReply;
 use super::refusal::Refusal;
 use super::{asks, commands};
-use crate::fleet::FleetError;
-use cowhand_store::{ReceivedChatMessage, StoreError};
+use crate::fleet::{DeliveryEdit, FleetError};
+use cowhand_store::{ChatAnswer, ReceivedChatMessage, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
@@ -307,7 +308,7 @@ pub(super) async fn apply_edit(
     }
     let is_voice = message.attachments.iter().any(|file| file.is_voice);
     for answer in context.store().chat_answers_of_message(message.id.clone()).await? {
-        let mut origin = answer.origin;
+        let mut origin = answer.origin.clone();
         let attached = std::mem::take(&mut origin.details.attachments);
         origin.details.attachments = still_attached(attached, &message.attachments);
         if !is_voice {
@@ -315,11 +316,35 @@ pub(super) async fn apply_edit(
         }
         let delivery = Message { text: origin.text.clone(), ..delivery_of(message, origin.details.clone()) };
         let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);
-        if unless_refused(edited.await)? {
-            context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;
-            info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
+        match unless_refused(edited.await)? {
+            Some(DeliveryEdit::Replaced) => {
+                context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;
+                info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
+            }
+            Some(DeliveryEdit::Unwanted) => withdraw(context, bot, &answer).await?,
+            Some(DeliveryEdit::TooLate) | None => {}
         }
     }
+    Ok(())
+}
+
+/// Cancels the job of a message that was edited so that its schedule does not take it any more, and tells its author.
+async fn withdraw(context: &ChatContext, bot: &Bot, answer: &ChatAnswer) -> Result<(), HandleError> {
+    if unless_refused(context.cancel_waiting(answer).await)? != Some(true) {
+        return Ok(());
+    }
+    info!(agent = %answer.agent, "cancelled a queued job, because its schedule does not take the edited chat message");
+    let roster = context.fleet.roster();
+    let Some((agent, schedule)) = roster.schedule(answer.schedule) else { return Ok(()) };
+    let reply = ChatReply {
+        place: answer.origin.place.clone(),
+        reply_to: Some(answer.origin.message.clone()),
+        key: &[&answer.schedule.to_string(), answer.key.as_str(), "edited"],
+        first_tried_at: answer.created_at,
+        text: texts::edit_unwanted(&agent.name, schedule.name.as_str(), bot.platform),
+        buttons: Vec::new(),
+    };
+    context.reply(bot, reply).await;
     Ok(())
 }
 
@@ -331,24 +356,23 @@ pub(super) async fn apply_deletion(
 ) -> Result<(), HandleError> {
     bot.handling.until_ended(message).await;
     for answer in context.store().chat_answers_of_message(message.to_owned()).await? {
-        if unless_refused(context.cancel_waiting(&answer).await)? {
+        if unless_refused(context.cancel_waiting(&answer).await)? == Some(true) {
             info!(agent = %answer.agent, "cancelled a queued job, because its chat message was deleted");
         }
     }
     Ok(())
 }
 
-/// Returns false if the fleet refuses a change. Returns an error that the next try may not have, for example of the
-/// store.
-fn unless_refused(changed: Result<bool, FleetError>) -> Result<bool, HandleError> {
+/// Returns none if the fleet refuses a change for good. Another error may be gone at the next try.
+fn unless_refused<T>(changed: Result<T, FleetError>) -> Result<Option<T>, HandleError> {
     match changed {
-        Ok(is_changed) => Ok(is_changed),
+        Ok(changed) => Ok(Some(changed)),
         Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
             Err(HandleError::Fleet(error))
         }
         Err(error) => {
             warn!("a queued chat message was not changed: {error}");
-            Ok(false)
+            Ok(None)
         }
     }
 }

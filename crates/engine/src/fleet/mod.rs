@@ -61,6 +61,7 @@ pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
 pub use deliver::Delivered;
+pub(crate) use deliver::DeliveryEdit;
 pub use events::Subscription;
 pub use find_item::find_item;
 pub use jobs::{AcceptedFiring, accepted_firings};

@@ -417,7 +417,7 @@ pub fn why_of(
             {
                 note.to_owned()
             }
-            Some(note) => format!("`trust`: {note}"),
+            Some(note) => format!("{BY_TRUST}{note}"),
             // Earlier versions wrote no note.
             None => "its trigger, `filter` or `when_command` rejected it".to_owned(),
         },
@@ -447,6 +447,9 @@ pub fn message_in_words(message: &OriginMessage) -> String {
     let link = message.url.as_ref().map(|url| format!(" ({url})")).unwrap_or_default();
     format!("a message of {message}{link}")
 }
+
+/// Start of the explanation of a firing whose text `trust` refused.
+pub(crate) const BY_TRUST: &str = "`trust`: ";
 
 /// Start of the note of a firing whose chat message was refused.
 pub(crate) const REFUSED_MESSAGE: &str = "its chat refused ";

@@ -96,6 +96,11 @@ impl FakeDiscord {
         self.lock().application_flags = 0;
     }
 
+    /// Lets everybody add the bot to their own servers.
+    pub fn make_public(&self) {
+        self.lock().is_public = true;
+    }
+
     /// Takes permissions from the bot.
     pub fn remove_permissions(&self, guild: &str, permissions: u64) {
         self.lock().guilds.get_mut(guild).unwrap().permissions &= !permissions;

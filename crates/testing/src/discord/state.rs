@@ -31,6 +31,7 @@ pub(super) struct FakeDiscordState {
     pub(super) resume_url: String,
     pub(super) token: Option<&'static str>,
     pub(super) application_flags: u64,
+    pub(super) is_public: bool,
     pub(super) starts_remaining: u32,
     pub(super) guilds: BTreeMap<String, FakeDiscordGuild>,
     pub(super) channels: BTreeMap<String, FakeDiscordChannel>,
@@ -184,6 +185,7 @@ pub(super) fn new_state(
         resume_url,
         token: Some(BOT_TOKEN),
         application_flags: MESSAGE_CONTENT_FLAG,
+        is_public: false,
         starts_remaining: 1000,
         guilds: [(
             GUILD_ID.to_owned(),
@@ -353,7 +355,10 @@ impl FakeDiscordState {
     }
 
     pub(super) fn application_json(&self) -> Value {
-        json!({ "id": APPLICATION_ID, "name": "cowhand", "flags": self.application_flags, "description": "" })
+        json!({
+            "id": APPLICATION_ID, "name": "cowhand", "flags": self.application_flags, "description": "",
+            "bot_public": self.is_public,
+        })
     }
 }
 

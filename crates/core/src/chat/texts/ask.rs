@@ -161,10 +161,13 @@ pub enum NoAnswerReason {
     NoReply,
     /// The message has files, which an answer cannot contain.
     HasFiles,
+    /// The author cannot have read the whole ask before.
+    TooEarly,
 }
 
-/// Says why a message in a conversation with an open ask becomes a job instead of an answer to the ask.
-pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> String {
+/// A message in a conversation with an open ask does not answer the ask. `becomes_job` is false if the message would
+/// say nothing to the agent, for example `yes`.
+pub fn no_answer(ask: &Ask, reason: NoAnswerReason, becomes_job: bool, platform: ChatPlatform) -> String {
     let id = &ask.id;
     let why = match reason {
         NoAnswerReason::NotOperator => {
@@ -175,12 +178,15 @@ pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> S
             format!("{id} needs {allow} or {deny} as its answer")
         }
         NoAnswerReason::Several => {
-            "several asks are open here. Use the buttons, or reply to the message of the ask".to_owned()
+            "several asks were open here. Use the buttons, or reply to the message of the ask".to_owned()
         }
         NoAnswerReason::NoReply => format!("it is no reply to the message of {id}"),
         NoAnswerReason::HasFiles => format!("the answer to {id} cannot contain files"),
+        NoAnswerReason::TooEarly => format!("it was written before the whole of {id} was posted"),
     };
-    format!("Your message answers no ask, so it is a new message for the agent: {why}.")
+    let consequence =
+        if becomes_job { "so it is a new message for the agent" } else { "and it starts no job" };
+    format!("Your message answers no ask, {consequence}: {why}.")
 }
 
 /// Returns the name of the actor who answered, without IP addresses.

@@ -81,10 +81,10 @@ impl<'a> Written<'a> {
 /// Checks whether anybody may talk to the agent. Warns if everybody may talk to it although the config does not set
 /// `everyone`.
 fn check_access(problems: &mut Problems, written: &Written<'_>, chat: &PlatformChat) {
-    let (platform, access) = (written.platform, &chat.access);
+    let (platform, access, direct) = (written.platform, &chat.access, &chat.direct);
     let answers_in_channels =
         !chat.channels.is_empty() || chat.guilds.iter().any(|guild| guild.default_mode.is_some());
-    if !answers_in_channels && !chat.direct.enabled {
+    if !answers_in_channels && !direct.enabled {
         let message = format!(
             "nobody can reach this agent on {platform}: no channel is listed, and direct messages are disabled"
         );
@@ -99,25 +99,62 @@ fn check_access(problems: &mut Problems, written: &Written<'_>, chat: &PlatformC
         ChatPlatform::Discord => "`users` or `roles`",
         ChatPlatform::Slack => "`users`",
     };
-    let lists_direct = !answers_in_channels && !chat.direct.allowlist.is_empty();
-    if !access.lists_somebody() && !access.everyone && !lists_direct {
+    let admits_channels = access.everyone && answers_in_channels;
+    let admits_direct = !answers_in_channels && (direct.everyone || !direct.allowlist.is_empty());
+    if access.lists_somebody() || admits_channels || admits_direct {
+        if access.everyone && written.node.entry("everyone").is_none() {
+            let message =
+                format!("everybody who can {} on {platform} may talk to this agent", open_places(chat));
+            let help = format!("list ids in {lists}, or set `everyone: true` if this is intended");
+            problems.add(Problem::warning(written.at, message).key(written.key("")).help(help));
+        }
+    } else if access.everyone {
+        let message = format!(
+            "nobody may talk to this agent on {platform}: `everyone` applies to channels, and no channel is listed"
+        );
+        let help = "list channels, or set `dm: {everyone: true}` to allow the direct messages of everybody";
+        problems.add(Problem::error(written.at, message).key(written.key("")).help(help.to_owned()));
+    } else {
         let message = format!("nobody may talk to this agent on {platform}");
         let help = format!(
             "list ids in {lists}, or set `everyone: true` to allow everybody who can write in its channels"
         );
         problems.add(Problem::error(written.at, message).key(written.key("")).help(help));
-    } else if access.everyone && written.node.entry("everyone").is_none() {
-        let message = format!("everybody who can write in its channels on {platform} may talk to this agent");
-        let help = format!("list ids in {lists}, or set `everyone: true` if this is intended");
-        problems.add(Problem::warning(written.at, message).key(written.key("")).help(help));
     }
+    check_everyone(problems, written, chat);
+}
+
+/// Returns where everybody may talk to the agent.
+fn open_places(PlatformChat { direct, .. }: &PlatformChat) -> &'static str {
+    if direct.enabled && direct.everyone && direct.allowlist.is_empty() {
+        "write in its channels or send it direct messages"
+    } else {
+        "write in its channels"
+    }
+}
+
+/// Warns about lists without an effect beside `everyone`, and about an `everyone` without an effect.
+fn check_everyone(problems: &mut Problems, written: &Written<'_>, chat: &PlatformChat) {
+    let (access, direct) = (&chat.access, &chat.direct);
     if let Some(everyone) = written.node.entry("everyone").filter(|_| access.everyone) {
-        for key in ["users", "roles"] {
-            if written.node.get(key).is_some_and(|list| !list.list().is_empty()) {
+        // `users` still lists who may send direct messages, in which nobody has a role.
+        let users_count = direct.enabled && !direct.everyone && direct.allowlist.is_empty();
+        for (key, counts) in [("users", users_count), ("roles", false)] {
+            if !counts && written.node.get(key).is_some_and(|list| !list.list().is_empty()) {
                 let message = format!("`{key}` has no effect, because `everyone` is true");
                 problems.add(Problem::warning(everyone.key_at, message).key(written.key(key)));
             }
         }
+    }
+    if let Some((at, _, path)) = written.inner("dm", "everyone").filter(|_| direct.everyone) {
+        let because = if !direct.enabled {
+            "direct messages are disabled"
+        } else if !direct.allowlist.is_empty() {
+            "only users on the `allowlist` may send direct messages"
+        } else {
+            return;
+        };
+        problems.add(Problem::warning(at, format!("`everyone` has no effect: {because}")).key(path));
     }
 }
 

@@ -39,10 +39,14 @@ impl UsedCommand<'_> {
         })
     }
 
-    /// Returns the delivery of the repeated message. The key of its firing is derived from the id of the command. The
-    /// author stays the same, because trust depends on who wrote the text.
+    /// Returns the message as it is delivered again. The key of its firing is made from the command. Its author stays
+    /// the same: trust depends on who wrote the text, and on the sender of the command.
     async fn delivery(&self, origin: &AnswerOrigin) -> Result<Message, FleetError> {
-        let details = MessageDetails { conversation: Some(self.chat().await?), ..origin.details.clone() };
+        let details = MessageDetails {
+            conversation: Some(self.chat().await?),
+            repeated_by: Some(self.sent.user.id.clone()),
+            ..origin.details.clone()
+        };
         Ok(Message {
             platform: origin.platform,
             id: self.sent.id.to_owned(),
