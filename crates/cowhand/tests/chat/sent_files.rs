@@ -23,7 +23,7 @@ send() {
 "#;
 
 /// Replaces its working directory by a link to a folder of the user.
-const MOVER: &str = r#"
+const MOVER: &str = "
 SAID=../said
 send one report.txt
 cd ..
@@ -33,7 +33,7 @@ SAID=said
 send two key
 send three OUTSIDE/key
 echo done >> said
-"#;
+";
 
 /// Works in the folder of the config.
 const KEEPER: &str = r#"
