@@ -114,7 +114,6 @@ pub(super) async fn post_answer(context: &ChatContext, open: OpenAnswer) -> Resu
             Ok(AnswerStep::Later)
         }
         (AnsweredJob::NotRun, _) => posting.post_reason().await,
-        (AnsweredJob::Pending { .. } | AnsweredJob::Running { node: None }, _) => Ok(AnswerStep::Later),
         (
             AnsweredJob::Running { node: Some(ran_on) } | AnsweredJob::Ended { node: Some(ran_on), .. },
             Some(id),
@@ -122,7 +121,7 @@ pub(super) async fn post_answer(context: &ChatContext, open: OpenAnswer) -> Resu
             AnswerStep::Done => posting.end().await,
             AnswerStep::Later => Ok(AnswerStep::Later),
         },
-        (AnsweredJob::Running { .. }, _) => Ok(AnswerStep::Later),
+        (AnsweredJob::Pending { .. } | AnsweredJob::Running { .. }, _) => Ok(AnswerStep::Later),
         (AnsweredJob::Ended { node: Some(ran_on), .. }, Some(id)) => {
             posting.post_end_of_other_node(id, ran_on).await
         }

@@ -194,8 +194,8 @@ async fn answers_are_found_by_conversation_and_message(db: TestDb) {
         open.into_iter().map(|open| (open.conversation, open.key, open.job)).collect::<Vec<_>>()
     };
     let expected = |answer: &ChatAnswer, job| (answer.conversation.clone(), answer.key.clone(), job);
-    use AnsweredJob::NotDelivered;
-    assert_eq!(open().await, [&first, &second, &other].map(|answer| expected(answer, NotDelivered)));
+    let undelivered = || AnsweredJob::NotDelivered;
+    assert_eq!(open().await, [&first, &second, &other].map(|answer| expected(answer, undelivered())));
     let all_open = store.open_chat_answers(coder(), "slack C1".into(), 9).await.unwrap();
     assert_eq!(all_open, [first.clone(), second.clone()]);
 
@@ -224,7 +224,7 @@ async fn answers_are_found_by_conversation_and_message(db: TestDb) {
 
     store.end_chat_answer(schedule, first.key.clone(), at(9)).await.unwrap();
     let second = ChatAnswer { waiting_note: Some("C1:77".into()), ..second };
-    assert_eq!(open().await, [&second, &other].map(|answer| expected(answer, NotDelivered)));
+    assert_eq!(open().await, [&second, &other].map(|answer| expected(answer, undelivered())));
     assert_eq!(store.chat_answers_of_message("C1:1".into()).await.unwrap(), std::slice::from_ref(&saved));
     let of_conversation = store.chat_answers_of_conversation(coder(), "slack C1".into(), 10).await.unwrap();
     assert_eq!(of_conversation, [second, saved]);
