@@ -90,10 +90,17 @@ async fn load(
     }
     if !schedules::add(tx, &new).await? {
         let mut stored = schedules::lock(tx, schedule.id).await?;
-        if !stored.reload(schedule, now) {
+        let is_resumed = stored.resume_without_breaker(schedule, now);
+        let is_reloaded = stored.reload(schedule, now);
+        if is_resumed || is_reloaded {
+            schedules::save(tx, &stored).await?;
+        }
+        if is_resumed {
+            schedules::record(tx, &stored, Fact::ScheduleResumed, now);
+        }
+        if !is_reloaded {
             return keep_cursor(tx, schedule).await;
         }
-        schedules::save(tx, &stored).await?;
         if !schedule.enabled {
             return Ok(());
         }
