@@ -59,3 +59,13 @@ fn errors_show_the_correct_form() {
     }
     insta::assert_snapshot!(report);
 }
+
+/// Keys that only an agent has are not only called unknown in `defaults`.
+#[test]
+fn keys_of_agents_in_defaults_are_explained() {
+    for line in ["runtime: codex", "command: ['true']", "env: {A: b}"] {
+        let loaded = load_text(&format!("defaults:\n  {line}\nagents:\n  - name: a\n"));
+        let said = lines(&loaded).join("\n");
+        assert!(said.contains("it belongs to each agent; `defaults` cannot contain it"), "{line}: {said}");
+    }
+}
