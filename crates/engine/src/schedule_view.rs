@@ -190,11 +190,12 @@ pub(crate) fn schedules_of_agent(
         let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
         let is_waiting = view.due_since.is_some();
         let missed = outlook.missed(agent, schedule);
-        let view = view.with_missed(missed.as_ref());
+        let missed_runs = missed.as_ref().map_or(0, |missed| missed.runs);
+        let view = view.with_missed(missed_runs);
         let view = ScheduleView {
             due_again: if is_waiting { outlook.times_waited(agent, schedule).saturating_sub(1) } else { 0 },
             missed: missed.map(MissedTimes::from),
-            never_fires: view.why_never(schedule, now),
+            never_fires: view.why_never(schedule, now).filter(|_| missed_runs == 0),
             ..view
         };
         view.with_explanation(roster, agent, schedule, snapshot, now)
@@ -223,8 +224,8 @@ impl ScheduleView {
 
     /// Corrects the status of a schedule whose `end_at` passed while no daemon ran: a due time that was missed before
     /// `end_at` runs when a daemon starts.
-    fn with_missed(self, missed: Option<&Missed>) -> Self {
-        if self.status != ScheduleStatus::Finished || missed.is_none_or(|missed| missed.runs == 0) {
+    fn with_missed(self, missed_runs: usize) -> Self {
+        if self.status != ScheduleStatus::Finished || missed_runs == 0 {
             return self;
         }
         Self { status: ScheduleStatus::Idle, over: false, ..self }

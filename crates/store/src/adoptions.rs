@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Checks whether the schedule has adopted the former schedule earlier.
-    async fn was_adopted(&self, adoption: EmptyAdoption) -> Result<bool, StoreError> {
+    pub(super) async fn was_adopted(&self, adoption: EmptyAdoption) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let EmptyAdoption { agent, schedule, former } = &adoption;

@@ -50,7 +50,14 @@ impl Store {
         .await?;
         // Jobs are locked before schedules, so this is a transaction of its own.
         self.write(move |tx| Box::pin(async move { jobs::follow_calendars(tx, &roster, now).await })).await?;
-        Ok(empty)
+        let mut adopts_nothing = Vec::new();
+        for adoption in empty {
+            // It may have taken over the jobs that stayed with their agent.
+            if !self.was_adopted(adoption.clone()).await? {
+                adopts_nothing.push(adoption);
+            }
+        }
+        Ok(adopts_nothing)
     }
 
     /// Returns the probable former names of new schedules. Only former schedules that have fired count.

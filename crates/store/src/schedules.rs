@@ -245,13 +245,16 @@ pub(super) struct LoadedColumns {
     pub(super) is_absent: bool,
     /// True if a load tries the trigger of the schedule again.
     is_stopped: bool,
+    /// True if the schedule may be paused.
+    may_be_paused: bool,
 }
 
 impl LoadedColumns {
     /// Returns true if a load of this schedule does not change its row. The result false means that the row may have to
     /// be changed; [`ScheduleRecord::reload`] decides.
     pub(super) fn is_current(&self, schedule: &Schedule) -> Result<bool, StoreError> {
-        let is_same = self.is_absent != schedule.enabled && !self.is_stopped;
+        let may_resume = self.may_be_paused && !schedule.breaker.is_on();
+        let is_same = self.is_absent != schedule.enabled && !self.is_stopped && !may_resume;
         Ok(is_same && self.trigger == jobs::to_json(&schedule.trigger)?)
     }
 }
@@ -266,6 +269,7 @@ pub(super) async fn loaded(tx: &mut Tx<'_>) -> Result<HashMap<ScheduleId, Loaded
             trigger: row.get("trigger_config")?,
             is_absent: row.time_opt("absent_since")?.is_some(),
             is_stopped: state == "error" && trigger_error.is_some(),
+            may_be_paused: matches!(state.as_str(), "paused" | "disabled"),
         };
         Ok((row.parse("id")?, columns))
     };

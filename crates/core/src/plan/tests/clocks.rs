@@ -85,7 +85,7 @@ fn times_outside_start_at_and_end_at_leave_no_firings() {
         Scene::new(&policies).last_run("10:00")
     };
     let hours = r#"{"type":"interval","interval":"5m","end_at":"2026-01-05T10:30:00Z",
-        "active_hours":{"start":"10:20","end":"10:25"}}"#;
+        "active_hours":{"start":"10:40","end":"10:45"}}"#;
     let closed_until_end = Scene::new(hours).last_run("10:00");
     check([
         ("interval: wakes at its end", interval("10:03"), "10:01", "wake 10:03"),
