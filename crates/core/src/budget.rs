@@ -194,6 +194,20 @@ pub struct OverBudget {
     pub until: Option<jiff::Timestamp>,
 }
 
+impl SpendingLedger {
+    /// Returns the spending as if some running attempts of an agent had ended: `reserved` is the sum of the parts of
+    /// their reservations that they have not spent.
+    #[must_use]
+    pub fn without_reserved(&self, agent: &crate::id::AgentName, reserved: Amount) -> Self {
+        let mut ledger = self.clone();
+        ledger.fleet.committed = ledger.fleet.committed.minus(reserved);
+        if let Some((own, _)) = ledger.agents.get_mut(agent) {
+            own.committed = own.committed.minus(reserved);
+        }
+        ledger
+    }
+}
+
 impl OverBudget {
     /// Checks whether the next attempt would fit if the running attempts spent no more than they have reported. If so,
     /// the next attempt has to wait only until the reservations of the running attempts end.
@@ -224,6 +238,14 @@ impl Amount {
         Self {
             microdollars: self.microdollars.saturating_add(more.microdollars),
             tokens: self.tokens.saturating_add(more.tokens),
+        }
+    }
+
+    #[must_use]
+    pub const fn minus(self, less: Self) -> Self {
+        Self {
+            microdollars: self.microdollars.saturating_sub(less.microdollars),
+            tokens: self.tokens.saturating_sub(less.tokens),
         }
     }
 

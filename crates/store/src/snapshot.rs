@@ -28,9 +28,13 @@ macro_rules! live_jobs {
             jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
             jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
             leases.expires_at, leases.boot, \
+            current.reserved_microdollars, current.reserved_tokens, \
+            current.microdollars as spent_microdollars, current.tokens as spent_tokens, \
             (select runtime from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as runtime, \
             (select outcome from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as outcome \
-            from jobs left join leases on leases.job_id = jobs.id where ",
+            from jobs left join leases on leases.job_id = jobs.id \
+            left join attempts as current on current.job_id = jobs.id and current.number = jobs.attempt \
+                and jobs.status = 'running' where ",
             $condition,
             " order by jobs.number"
         )
@@ -367,7 +371,20 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
         confined: row.get::<Option<String>>("confined")?.is_some(),
         session_key: row.get("session_key")?,
         requeued: row.json_opt("requeued")?.unwrap_or_default(),
+        reserved: reserved(row)?,
         state,
+    })
+}
+
+/// Returns the part of the job's reservation that it has not spent. The columns are null if the job does not run.
+fn reserved(row: &Row) -> Result<Amount, StoreError> {
+    let left = |reserved, spent| {
+        let count = |column| Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.unwrap_or_default());
+        Ok::<_, StoreError>(count(reserved)?.saturating_sub(count(spent)?).max(0).cast_unsigned())
+    };
+    Ok(Amount {
+        microdollars: left("reserved_microdollars", "spent_microdollars")?,
+        tokens: left("reserved_tokens", "spent_tokens")?,
     })
 }
 
