@@ -15,7 +15,7 @@ use crate::invisible::without_invisible;
 use crate::output::OutputMessage;
 
 /// Size of the texts in bytes. In a build for tests, its square is more steps than a test has time for.
-const SIZE: usize = 400_000;
+const SIZE: usize = 150_000;
 
 /// Returns texts in which simple searches go back to the start, or on to the end, for each character.
 fn large_texts() -> Vec<(&'static str, String)> {
