@@ -12,7 +12,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, N
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Provider};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::schedule::{DisabledBy, ScheduleState};
+use cowhand_core::schedule::ScheduleState;
 use cowhand_store::{Claim, Fired, Settled, Starter, Store, UsageRecorded};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -33,14 +33,11 @@ on_both! {
     a_running_attempt_learns_which_budget_it_exceeds,
     a_schedule_that_keeps_failing_pauses,
     a_job_counts_as_empty_only_if_no_attempt_acted,
-    a_completed_job_by_hand_ends_the_pause,
-    a_completed_job_by_hand_resets_the_breaker,
-    a_pause_ends_when_the_breaker_is_turned_off,
     days_are_those_of_the_zone,
     items_and_jobs_have_their_sums,
 }
 
-const LEASE: SignedDuration = SignedDuration::from_hours(1);
+pub(crate) const LEASE: SignedDuration = SignedDuration::from_hours(1);
 
 fn per_day(dollars: f64) -> Budget {
     Budget { per_day_usd: Some(dollars), ..Budget::default() }
@@ -87,7 +84,7 @@ async fn claimed(store: &Store, id: &JobId, limits: SpendLimits) -> i64 {
     }
 }
 
-fn completed(usage: Option<JobUsage>) -> Settlement {
+pub(crate) fn completed(usage: Option<JobUsage>) -> Settlement {
     Settlement { usage, ..Outcome::Completed { summary: None }.into() }
 }
 
@@ -346,13 +343,13 @@ async fn a_snapshot_has_the_unspent_reservations(db: TestDb) {
     assert_eq!(reserved().await, 3_500_000);
 }
 
-fn failed(message: &str, breaker: Breaker) -> Settlement {
+pub(crate) fn failed(message: &str, breaker: Breaker) -> Settlement {
     let error = JobError { kind: ErrorKind::Exit, message: message.to_owned() };
     let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
     Settlement { breaker: Some(breaker), ..outcome.into() }
 }
 
-async fn fire_and_settle(
+pub(crate) async fn fire_and_settle(
     store: &Store,
     schedule: cowhand_core::id::ScheduleId,
     number: i64,
@@ -411,70 +408,6 @@ async fn a_schedule_that_keeps_failing_pauses(db: TestDb) {
         (record.state, record.breaker_state),
         (ScheduleState::Active, cowhand_core::breaker::BreakerState::default())
     );
-}
-
-async fn a_completed_job_by_hand_ends_the_pause(db: TestDb) {
-    let (store, schedule) = with_schedule(&db).await;
-    let breaker = Breaker { failures: 1, ..Breaker::default() };
-    fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
-    assert!(matches!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Paused { .. }));
-    complete_by_hand(&store, schedule, 2).await;
-    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
-    // A person can also end the pause with `enable`.
-    fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
-    assert!(store.enable(schedule, at(6)).await.unwrap());
-    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
-}
-
-/// Fires a schedule by hand, and completes the job.
-async fn complete_by_hand(store: &Store, schedule: cowhand_core::id::ScheduleId, number: i64) {
-    let key = cowhand_core::trigger::Occurrence::Manual(&format!("me {number}")).key(0);
-    let due = at(number);
-    let firing = NewFiring { schedule, key, due, decision: Decision::Run(new_job()), note: None };
-    let Fired::Recorded(Some(job)) = store.fire_once(firing, due).await.unwrap() else { panic!("not fired") };
-    let claim = store.claim(job.id().clone(), 9, "node".into(), LEASE, due).await.unwrap();
-    let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
-    store.settle(job.id().clone(), epoch, completed(None), Retry::default(), at(number + 1)).await.unwrap();
-}
-
-async fn a_completed_job_by_hand_resets_the_breaker(db: TestDb) {
-    let (store, schedule) = with_schedule(&db).await;
-    let breaker = Breaker { failures: 2, ..Breaker::default() };
-    fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
-    complete_by_hand(&store, schedule, 2).await;
-    fire_and_settle(&store, schedule, 4, failed("no", breaker)).await;
-    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
-    // The same for a schedule that a person disabled during the pause.
-    fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
-    assert!(store.disable(schedule, DisabledBy::Person, at(6)).await.unwrap());
-    assert!(store.schedule(schedule).await.unwrap().unwrap().pause_while_disabled.is_some());
-    fire_and_settle(&store, schedule, 6, failed("no", breaker)).await;
-    complete_by_hand(&store, schedule, 7).await;
-    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().pause_while_disabled, None);
-    let events = store.events_after(0, 100).await.unwrap();
-    let count = |is_meant: fn(&Fact) -> bool| events.iter().filter(|event| is_meant(&event.fact)).count();
-    assert_eq!(
-        count(|fact| matches!(fact, Fact::SchedulePaused { .. })),
-        2,
-        "also the pause that is renewed"
-    );
-    assert_eq!(count(|fact| matches!(fact, Fact::ScheduleResumed)), 1, "{events:?}");
-}
-
-/// A breaker that is turned off in the config ends the pause.
-async fn a_pause_ends_when_the_breaker_is_turned_off(db: TestDb) {
-    let (store, schedule) = with_schedule(&db).await;
-    let breaker = Breaker { failures: 1, ..Breaker::default() };
-    fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
-    let mut off = roster(&[HOURLY]);
-    off.agents[0].schedules[0].breaker.failures = 0;
-    for _ in ["at first", "again"] {
-        store.load_schedules(off.clone(), at(2)).await.unwrap();
-    }
-    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
-    let events = store.events_after(0, 100).await.unwrap();
-    let resumed = events.iter().filter(|event| event.fact == Fact::ScheduleResumed).count();
-    assert_eq!(resumed, 1, "{events:?}");
 }
 
 /// Spending shortly before midnight of the time zone does not count for the next day.

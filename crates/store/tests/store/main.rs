@@ -17,6 +17,7 @@ mod items;
 mod leases;
 mod migrations;
 mod nodes;
+mod pauses;
 mod plans;
 mod providers;
 mod races;
