@@ -34,17 +34,7 @@ impl ScheduleView {
         let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
         if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
         {
-            // After the pause, the schedule waits for a budget that is still used up then.
-            let over = roster.over_budget(agent, &snapshot.ledger, now);
-            let over = over.filter(|over| !over.fits_after_running());
-            let (until, note) =
-                match over.and_then(|over| Some((over, over.until.filter(|end| end > until)?))) {
-                    Some((over, end)) => {
-                        let over = over.sentence(&agent.name, roster.zone());
-                        (end, format!("{reason}; its pause ends at {until:.0}, and {over}"))
-                    }
-                    None => (*until, reason.clone()),
-                };
+            let (until, note) = pause_note(roster, agent, (reason, *until), snapshot, now);
             return self.with_note(SkipReason::Paused, Some(until), note);
         }
         let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
@@ -225,6 +215,26 @@ impl ScheduleView {
 
     fn with_note(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
         Self { skip_until: until, skip_note: Some(note), skip_note_reason: Some(reason), ..self }
+    }
+}
+
+/// Explains a pause, and returns the time of the next try. After the pause, the schedule waits for a budget that is used
+/// up until later.
+fn pause_note(
+    roster: &Roster,
+    agent: &Agent,
+    (reason, ends): (&str, Timestamp),
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> (Timestamp, String) {
+    let over = roster.over_budget(agent, &snapshot.ledger, now).filter(|over| !over.fits_after_running());
+    let renewed = over.and_then(|over| Some((over, over.until.filter(|renewed| *renewed > ends)?)));
+    match renewed {
+        Some((over, renewed)) => {
+            let over = over.sentence(&agent.name, roster.zone());
+            (renewed, format!("{reason}; its pause ends at {ends:.0}, and {over}"))
+        }
+        None => (ends, reason.to_owned()),
     }
 }
 

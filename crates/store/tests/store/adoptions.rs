@@ -105,7 +105,7 @@ async fn jobs_that_stayed_with_their_agent_get_a_new_schedule(db: TestDb) {
     let back = roster_with_adoption("coder", "new", HOURLY, ("coder", "s0"));
     assert_eq!(store.load_schedules(back.clone(), at(3_602)).await.unwrap(), []);
     let job = store.snapshot().await.unwrap().jobs.remove(0);
-    assert_eq!(job.schedule_name.as_ref().map(|name| name.as_str()), Some("new"));
+    assert_eq!(job.schedule_name.as_ref().map(cowhand_core::id::ScheduleName::as_str), Some("new"));
     let plan = plan(at(3_603), &back, &store.snapshot_of(&back, at(3_603)).await.unwrap());
     let starts = |action: &Action| matches!(action, Action::Start { job: started, .. } if *started == job.id);
     assert!(plan.actions.iter().any(starts), "{plan:?}");
