@@ -371,8 +371,8 @@ fn the_author_of_a_work_item_is_checked() {
 /// character make a different name.
 #[test]
 fn lookalike_names_are_not_trusted() {
-    let known = trust(json!({"allow_authors": ["kim"]}));
-    let knows = |login: &str| known.knows(&Author::new(Some(login.to_owned())));
+    let trusts_kim = trust(json!({"allow_authors": ["kim"]}));
+    let knows = |login: &str| trusts_kim.knows(&Author::new(Some(login.to_owned())));
     assert!(knows("KIM"));
     for other in ["\u{212a}im", "kım", "kim ", "k\u{200b}im"] {
         assert!(!knows(other), "{other:?}");

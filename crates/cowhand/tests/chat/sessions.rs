@@ -70,7 +70,10 @@ async fn each_conversation_has_its_own_session() {
     let ts = scene.slack.say("C1", ANN, &mention("first"));
     let first = next();
     let prompt = |job: &Value| job["prompt"].as_str().unwrap().to_owned();
-    assert!(prompt(&first).contains("Ann, ") && prompt(&first).contains("some words before"), "{first}");
+    assert!(
+        prompt(&first).contains("UANN (Ann), ") && prompt(&first).contains("some words before"),
+        "{first}"
+    );
     scene.slack.say("C1", ANN, &mention("second"));
     let second = next();
     assert_eq!(session(&second), session(&first), "a channel continues its session");

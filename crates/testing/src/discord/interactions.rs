@@ -30,14 +30,16 @@ impl FakeDiscord {
         self.answer_of(&token).await
     }
 
-    /// Uses a slash command and returns the text that only this person sees. Panics if the command is not registered.
+    /// Uses a slash command, as soon as it is registered, and returns the text that only this person sees.
     pub async fn slash(&self, user: &str, channel: &str, name: &str, options: &[(&str, &str)]) -> String {
+        self.registered(name).await;
         let token = self.send_slash(COMMAND, user, channel, name, options);
         self.answer_of(&token).await
     }
 
     /// Asks for suggestions for an option, and returns them, one in each line.
     pub async fn suggestions(&self, user: &str, channel: &str, name: &str, option: &str) -> String {
+        self.registered(name).await;
         let token = self.send_slash(AUTOCOMPLETE, user, channel, name, &[(option, "")]);
         self.answer_of(&token).await
     }
@@ -52,6 +54,11 @@ impl FakeDiscord {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let mut buttons = list(&rows).into_iter().flat_map(|row| list(&row["components"]));
         assert!(buttons.any(|button| button["custom_id"] == custom_id), "no button {custom_id} in {rows}");
+    }
+
+    async fn registered(&self, name: &str) {
+        let is_there = |fake: &Self| fake.commands().iter().any(|command| command["name"] == name);
+        self.wait_for(&format!("the slash command {name}"), |fake| is_there(fake).then_some(())).await;
     }
 
     fn send_slash(

@@ -17,7 +17,7 @@ use cowhand_store::{ReceivedChatMessage, StoreError};
 use cowhand_system::fault;
 
 /// Number of asks among which those are looked for that were closed meanwhile.
-const LAST_ASKS: u32 = 100;
+const LAST_ASKS: u32 = 50;
 
 /// What a message means for the asks of its conversation.
 enum ReplyMeaning {
@@ -117,12 +117,11 @@ impl Reply<'_> {
         }
         match first {
             None if is_addressed => self.late_meaning(named.as_ref()).await,
-            None => Ok(ReplyMeaning::Other),
             Some(ask) if is_addressed => self.meaning_for(ask, asks, named.as_ref()).await,
             Some(ask) if self.may_answer(&ask) => {
                 Ok(ReplyMeaning::NoAnswer { ask, reason: NoAnswerReason::NoReply, becomes_job: true })
             }
-            Some(_) => Ok(ReplyMeaning::Other),
+            None | Some(_) => Ok(ReplyMeaning::Other),
         }
     }
 
