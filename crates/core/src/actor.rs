@@ -14,7 +14,7 @@ use crate::id::{JobId, TokenName};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum Actor {
-    /// A user of this machine who used the Unix socket.
+    /// A user of this machine, over the Unix socket, or on the command line while no daemon runs.
     Person {
         uid: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ pub enum ChatBotState {
     Stopped,
 }
 
-/// A bot with the node that has its lease.
+/// A bot with the node that has its lease, or had it last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatBotRecord {
     /// Key of the bot, which contains no secret.

@@ -7,8 +7,8 @@ use super::directory::Directory;
 use super::history::{history, time_of_id};
 use super::rest::{DiscordRest, RestError};
 
-/// Returns at most `limit` messages that were sent after `after`, the oldest first. A channel or thread whose last
-/// message is older, according to the gateway, is not read.
+/// Returns the messages that were sent after `after`, the oldest first. If there are more than `limit`, returns the
+/// newest ones. A channel or thread whose last message is older, according to the gateway, is not read.
 pub(super) async fn missed(
     rest: &DiscordRest,
     directory: &Directory,
@@ -27,7 +27,7 @@ pub(super) async fn missed(
         let place = directory.place(rest, channel.space.clone(), &channel.channel).await?;
         match history(rest, directory, &place, Some(after), None, limit).await {
             Ok(messages) => missed = messages,
-            // A forum has only threads.
+            // A forum has only threads, so Discord may refuse to list its messages.
             Err(error @ RestError::Refused { .. }) => refusal = Some(error),
             Err(error) => return Err(error),
         }

@@ -34,7 +34,7 @@ pub(super) struct DiscordRest {
     /// Marked as sensitive, so that debug output does not show it.
     authorization: HeaderValue,
     limits: DiscordLimits,
-    /// The last refusal of the token. While there is one, no request is made with the token.
+    /// The last refusal of the token. For some minutes after it, no request is made with the token.
     pub(super) refusal: TokenRefusal,
     pub(super) clock: PlatformClock,
 }
@@ -227,7 +227,7 @@ impl DiscordRest {
     fn build(&self, request: &RestRequest) -> reqwest::RequestBuilder {
         let url = format!("{}/api/v10{}", self.api_url, request.path);
         let mut builder = self.client.request(request.method.clone(), url);
-        // A time limit for reading would also include the time in which the body is sent.
+        // The limit is for the whole request. The `read_timeout` of reqwest also runs while the body is sent.
         builder = builder.timeout(request_timeout(request.body.length()));
         if request.with_token {
             builder = builder.header(AUTHORIZATION, self.authorization.clone());
@@ -271,7 +271,7 @@ impl DiscordRest {
 
 /// Reason why one try of a request did not succeed.
 enum TryError {
-    /// The try has waited for the end of a rate limit, without a request.
+    /// The try has waited for the end of a rate limit. No request was executed.
     Waited,
     /// The request did not reach the platform.
     NotSent(RestError),

@@ -50,7 +50,8 @@ pub(super) struct Envelope {
     pub(super) kind: EnvelopeKind,
     pub(super) payload: Value,
     pub(super) acknowledgement: Acknowledgement,
-    /// Sender of the reply to a command or a button. A task has waited for the reply since the envelope arrived.
+    /// Sender of the reply to a command or a button. None for an event. The task `respond` waits for this
+    /// reply from the arrival of the envelope on.
     pub(super) reply: Option<oneshot::Sender<EventReply>>,
 }
 

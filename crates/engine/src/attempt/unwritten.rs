@@ -1,6 +1,6 @@
-//! Output that could not be written to the job's JSONL. It must not block the job, so it is kept in the attempt's
-//! folder. It is written to the job's JSONL when the attempt has ended or, if that fails, at the next start of the
-//! daemon.
+//! Output that could not be written to the job's JSONL. This must not block the job, so the output is kept in the
+//! attempt's folder. It is written to the job's JSONL when the attempt has ended or, if that fails, at the next start
+//! of the daemon.
 
 use std::fs;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn unwritten_file(attempt: &Attempt) -> PathBuf {
     attempt.folder().join(UNWRITTEN)
 }
 
-/// Returns whether the raw output of an attempt is not yet in the job's JSONL.
+/// Returns whether output of an attempt was read while the job's JSONL could not be written, and is not in it yet.
 pub(crate) fn is_unwritten(attempt: &Attempt) -> bool {
     unwritten_file(attempt).exists()
 }

@@ -27,7 +27,7 @@ impl OutputCursor {
         self.0.iter().map(|(job, lines)| (job, *lines))
     }
 
-    /// Sets the position in the output of the line's job to this line.
+    /// Records that the client has the output of a job up to this line.
     pub fn on_output(&mut self, output: &JobOutput) {
         self.0.insert(output.job.clone(), output.line);
     }
@@ -37,8 +37,8 @@ impl OutputCursor {
         let Some(job) = &event.job else { return };
         match event.fact {
             Fact::JobStarted { attempt: 1, .. } => {
-                // The answer contains all output of the job after this event, even if the job already had output when
-                // the answer began.
+                // In the answer, this event is followed by the output of the job from its first line, even if the job
+                // already had output when the answer began.
                 self.0.insert(job.clone(), 0);
             }
             Fact::JobCompleted { .. } | Fact::JobFailed { .. } | Fact::JobCancelled { .. } => {

@@ -251,7 +251,7 @@ impl Api {
     async fn retry_undelivered(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = with_timeout(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
-            debug!(queue = queue.name, "cannot look for items with unreported results: {error}");
+            debug!(queue = queue.name, "cannot look for items with undelivered results: {error}");
         }
     }
 
