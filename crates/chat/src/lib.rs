@@ -9,7 +9,7 @@ mod error;
 pub mod slack;
 
 pub use connector::{
-    Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, OutgoingFile, Post, Posted,
-    ReceivedEvent, SetupProblem,
+    Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, ExpectedPlaces, OutgoingFile,
+    Post, Posted, ReceivedEvent, SetupProblem,
 };
 pub use error::ChatError;

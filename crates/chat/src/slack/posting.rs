@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::PLATFORM;
 use super::SlackConnector;
 use super::api::{CallError, CallRepeat, MethodParams};
 use super::emoji::emoji_name;
@@ -27,6 +28,39 @@ const POST_WAITS: Backoff = Backoff::doubling(SignedDuration::from_millis(500), 
 /// Number of messages on a page of the lookup.
 const LOOKUP_PAGE: usize = 200;
 const MAX_LOOKUP_PAGES: usize = 20;
+
+/// Code of Slack for a thread whose first message was deleted.
+const THREAD_GONE: &str = "thread_not_found";
+
+/// Reason why a text was not posted.
+enum PostFailure {
+    /// The first message of the thread was deleted.
+    ThreadGone,
+    Chat(ChatError),
+}
+
+impl From<ChatError> for PostFailure {
+    fn from(error: ChatError) -> Self {
+        Self::Chat(error)
+    }
+}
+
+impl From<CallError> for PostFailure {
+    fn from(error: CallError) -> Self {
+        if error.code() == Some(THREAD_GONE) { Self::ThreadGone } else { Self::Chat(error.into()) }
+    }
+}
+
+impl From<PostFailure> for ChatError {
+    fn from(failure: PostFailure) -> Self {
+        match failure {
+            PostFailure::ThreadGone => {
+                Self::Refused { platform: PLATFORM, reason: format!("chat.postMessage: {THREAD_GONE}") }
+            }
+            PostFailure::Chat(error) => error,
+        }
+    }
+}
 
 /// A message that is posted, with the ids of the files that belong to it.
 pub(super) struct PostedText {
@@ -65,8 +99,18 @@ impl SlackConnector {
         Ok(Posted { id, is_repeated: text.is_repeated })
     }
 
+    /// Posts the text. If the thread does not exist any more, posts the text in its channel.
+    async fn post_text(&self, post: &Post, must_look: bool) -> Result<PostedText, ChatError> {
+        match self.post_text_there(post, must_look).await {
+            Err(PostFailure::ThreadGone) if post.place.thread.is_some() => {
+                Ok(self.post_text_there(&post.outside_thread(), must_look).await?)
+            }
+            done => Ok(done?),
+        }
+    }
+
     /// Posts the text. After an error with an unknown result, looks for the post before it tries again.
-    async fn post_text(&self, post: &Post, mut must_look: bool) -> Result<PostedText, ChatError> {
+    async fn post_text_there(&self, post: &Post, mut must_look: bool) -> Result<PostedText, PostFailure> {
         let (mut failures, mut files) = (0, None);
         loop {
             if must_look && let Some(found) = self.find_post(post).await? {
@@ -96,7 +140,7 @@ impl SlackConnector {
     }
 
     /// Looks for the message with the key of the post among the bot's messages since the first try.
-    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, ChatError> {
+    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, PostFailure> {
         let identity = self.identity().await?;
         let oldest = post.first_tried_at - CLOCK_DIFFERENCE;
         let mut cursor = None;
