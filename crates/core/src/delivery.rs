@@ -183,6 +183,7 @@ impl Message {
             ("thread", thread.unwrap_or_default()),
             ("author", author),
             ("author_name", details.author_name),
+            ("retried_by", details.retried_by),
             ("attachments", descriptions(&details.attachments)),
             ("earlier_messages", details.earlier_messages),
             ("timestamp", now.to_string()),

@@ -14,6 +14,7 @@ mod files;
 mod herdctl;
 mod lifecycle;
 mod nodes;
+mod notices;
 mod outputs;
 mod reliable;
 mod rights;

@@ -51,15 +51,19 @@ impl AcceptedMessage<'_> {
         };
         let delivery = Message { text: text.clone(), ..self.delivery(MessageDetails::default()) };
         let Some(schedule) = schedule_for(&self.addressee.agent, &delivery) else { return Ok(()) };
-        let attachments = self.attachments().await;
+        if let TrustVerdict::Refused(reason) = self.verdict(schedule, &self.message().author) {
+            return self.refuse(Refusal::Trust { reason }).await;
+        }
+        let attachments = self.attachments(!text.trim().is_empty()).await;
         if text.trim().is_empty() && attachments.is_empty() {
-            return Ok(());
+            return self.refuse_without_content().await;
         }
         let details = MessageDetails {
             conversation: Some(self.conversation().await?),
             author_name: self.message().author.name.clone(),
             attachments,
             earlier_messages: self.earlier_messages(schedule).await?,
+            ..MessageDetails::default()
         };
         self.deliver(schedule, text, details).await
     }
@@ -70,6 +74,25 @@ impl AcceptedMessage<'_> {
 
     async fn refuse(self, refusal: Refusal) -> Result<(), HandleError> {
         Ok(refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await?)
+    }
+
+    /// Refuses a message without text from which the agent gets no file. Ignores a message without text and files.
+    async fn refuse_without_content(self) -> Result<(), HandleError> {
+        let (agent, message) = (&self.addressee.agent, self.message());
+        if message.attachments.is_empty() {
+            return Ok(());
+        }
+        if self.addressee.chat.attachments.is_some() {
+            // The author was told why the agent does not get the files.
+            return Ok(Refusal::NoFiles.record(self.context, agent, message).await?);
+        }
+        self.refuse(Refusal::NoFiles).await
+    }
+
+    /// Returns whether the trust rules of the schedule allow the text of a user.
+    fn verdict(&self, schedule: &Schedule, author: &ChatUser) -> TrustVerdict {
+        let trusts = self.addressee.agent.trusts(Some(schedule));
+        judge(trusts.iter().copied(), &TextOrigin::of_chat_user(&author.id))
     }
 
     /// Returns the limit that the author has reached, if any. Does not check the limits again for a message whose
@@ -96,18 +119,16 @@ impl AcceptedMessage<'_> {
     async fn earlier_messages(&self, schedule: &Schedule) -> Result<String, StoreError> {
         let limit = self.addressee.context_messages as usize;
         let message = self.message();
-        let trusts = self.addressee.agent.trusts(Some(schedule));
-        let verdict =
-            |author: &ChatUser| judge(trusts.iter().copied(), &TextOrigin::of_chat_user(&author.id));
-        let is_confined = matches!(verdict(&message.author), TrustVerdict::Confined(_));
+        let is_confined = matches!(self.verdict(schedule, &message.author), TrustVerdict::Confined(_));
         if limit == 0 || self.continues_session(is_confined).await? {
             return Ok(String::new());
         }
         let earlier = self.bot.connector.history(&message.place, None, Some(message.sent_at), limit).await;
         match earlier {
             Ok(earlier) => {
-                let is_trusted =
-                    |author: &ChatUser| author.is_self || verdict(author) == TrustVerdict::Trusted;
+                let is_trusted = |author: &ChatUser| {
+                    author.is_self || self.verdict(schedule, author) == TrustVerdict::Trusted
+                };
                 let earlier =
                     earlier.iter().filter(|earlier| earlier.id != message.id && is_trusted(&earlier.author));
                 let lines: Vec<String> = earlier.map(line_of).collect();

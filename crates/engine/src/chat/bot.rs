@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use super::ChatContext;
+use super::command_answers::{CommandAnswers, post_command_answers};
+use super::command_limits::CommandLimits;
 use super::handling::MessagesInHandling;
 use super::missed::{self, MissedMessages};
 use super::{buttons, commands, intake};
@@ -53,6 +55,8 @@ pub(crate) struct Bot {
     pub(super) retry: Notify,
     pub(super) handling: MessagesInHandling,
     pub(super) missed: MissedMessages,
+    pub(super) answers: CommandAnswers,
+    pub(super) limits: CommandLimits,
 }
 
 impl Bot {
@@ -65,7 +69,8 @@ impl Bot {
         let (agents, account) = (RwLock::new(agents), RwLock::default());
         let (received, retry) = (Notify::new(), Notify::new());
         let (handling, missed) = (MessagesInHandling::default(), MissedMessages::default());
-        Self { key, platform, connector, agents, account, received, retry, handling, missed }
+        let (answers, limits) = (CommandAnswers::default(), CommandLimits::default());
+        Self { key, platform, connector, agents, account, received, retry, handling, missed, answers, limits }
     }
 
     pub(super) fn agents(&self) -> Vec<AgentName> {
@@ -134,10 +139,12 @@ async fn connect(
     stop: &mut watch::Receiver<bool>,
 ) -> Duration {
     bot.missed.begin_connection(context.now());
+    bot.answers.clear();
     let (events_sender, events) = mpsc::channel(EVENT_QUEUE);
     let mut tasks = JoinSet::new();
     tasks.spawn(record_states(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(intake::handle_messages(Arc::clone(context), Arc::clone(bot)));
+    tasks.spawn(post_command_answers(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(receive(Arc::clone(context), Arc::clone(bot), events));
     let mut connection = std::pin::pin!(bot.connector.run(events_sender));
     let mut renew_at = tokio::time::interval(BOT_RENEWAL);

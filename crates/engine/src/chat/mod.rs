@@ -12,6 +12,8 @@ mod attachments;
 mod bot;
 mod bot_view;
 mod buttons;
+mod command_answers;
+mod command_limits;
 mod commands;
 mod context;
 mod conversation;

@@ -34,7 +34,7 @@ impl ChatContext {
     /// Posts a reply, in several posts if it is long. Returns the id of the last post. An error is only logged, because
     /// nothing depends on the reply.
     pub(super) async fn reply(&self, bot: &Bot, reply: ChatReply<'_>) -> Option<String> {
-        let text = self.fleet.redactor().redact(&reply.text).into_owned();
+        let text = self.public_text(&reply.text);
         let texts = split(&text, post_limit(bot.platform));
         let last = texts.len().saturating_sub(1);
         let mut posted = None;

@@ -134,7 +134,7 @@ impl WaitingMessage {
     /// Posts the note, or edits it.
     async fn show(&self, context: &ChatContext) -> Result<(), StoreError> {
         let Self { bot, answer, position, .. } = self;
-        let text = texts::waiting(&answer.agent, *position, bot.platform);
+        let text = texts::waiting(&answer.agent, *position, &self.job, bot.platform);
         if let Some(note) = &answer.waiting_note {
             edit(context, bot, answer, note, text, vec![self.cancel_button()]).await;
             return self.withdraw_if_begun(context, note).await;

@@ -42,7 +42,13 @@ impl UsedCommand<'_> {
     /// Returns the delivery of the repeated message. The key of its firing is derived from the id of the command. The
     /// author stays the same, because trust depends on who wrote the text.
     async fn delivery(&self, origin: &AnswerOrigin) -> Result<Message, FleetError> {
-        let details = MessageDetails { conversation: Some(self.chat().await?), ..origin.details.clone() };
+        // The author is not shown as somebody who runs the own message again.
+        let person = Some(self.sent.user).filter(|user| user.id != origin.author.id);
+        let details = MessageDetails {
+            conversation: Some(self.chat().await?),
+            retried_by: person.map(|user| user.name.clone()).unwrap_or_default(),
+            ..origin.details.clone()
+        };
         Ok(Message {
             platform: origin.platform,
             id: self.sent.id.to_owned(),
@@ -60,7 +66,8 @@ impl UsedCommand<'_> {
         if let Some(progress) = progress_of(self.store(), last).await? {
             return Ok(Some(match progress {
                 LiveProgress::Running(job) => texts::busy(&job, self.platform()),
-                LiveProgress::Pending(_) | LiveProgress::Preparing => texts::still_waits(self.platform()),
+                LiveProgress::Pending(job) => texts::still_waits(Some(&job), self.platform()),
+                LiveProgress::Preparing => texts::still_waits(None, self.platform()),
             }));
         }
         let refusal = limit_refusal(self.context(), self.addressee, &self.sent.user.id).await?;
