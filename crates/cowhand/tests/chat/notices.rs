@@ -189,16 +189,16 @@ async fn a_retry_names_the_person_and_a_chat_fires_by_hand_only_with_a_prompt() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_bots_of_a_killed_daemon_are_stopped() {
     let scene = started().await;
-    let states = |status: &Value| -> Vec<String> {
+    let of_bots = |status: &Value| -> Vec<String> {
         let bots = status["chat_bots"].as_array().unwrap().iter();
         bots.map(|bot| bot["status"].as_str().unwrap().to_owned()).collect()
     };
     scene.wait_for("the connections", &["status"], |status| {
-        states(status).iter().all(|state| state == "connected").then_some(())
+        of_bots(status).iter().all(|state| state == "connected").then_some(())
     });
     scene.kill_daemon();
     let status = scene.json(&["status"]);
-    assert!(states(&status).iter().all(|state| state == "stopped"), "{status}");
+    assert!(of_bots(&status).iter().all(|state| state == "stopped"), "{status}");
     let why = scene.run(&["why", "helper/chat"]).stdout;
     assert!(why.contains("no daemon runs") && !why.contains("is connected as"), "{why}");
 }

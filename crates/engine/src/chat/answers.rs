@@ -62,7 +62,7 @@ async fn post_conversation(context: Arc<ChatContext>, conversation: Conversation
     let (agent, name) = conversation.clone();
     let posted = caught(async {
         while let Some(answer) = context.store().first_open_chat_answer(agent.clone(), name.clone()).await? {
-            match post_answer(&context, answer).await? {
+            match Box::pin(post_answer(&context, answer)).await? {
                 AnswerStep::Done => {}
                 AnswerStep::Later => {
                     tokio::time::sleep(CONTINUE_AFTER).await;
