@@ -21,8 +21,12 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// for suggestions or a button, but only after the reply to a message, an edit or a deletion.
     async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd;
 
-    /// Returns the state of the connection.
+    /// Returns the state of the connection. It is never `Connected` while `run` does not run, even if `run` was dropped
+    /// before its end.
     fn state(&self) -> watch::Receiver<ConnectionState>;
+
+    /// Returns the time by the clock of the platform, as far as it is known: the times of messages are by this clock.
+    fn now(&self) -> Timestamp;
 
     /// Posts a message. A repeated call with the same key does not post twice: the connector finds the earlier message
     /// if the platform does not detect the repetition itself.

@@ -11,6 +11,7 @@ use reqwest::{Method, Url};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::running::ConnectionRun;
 use crate::{
     Button, ChatError, ConnectionEnd, ConnectionState, Connector, ExpectedPlaces, Post, Posted,
     ReceivedEvent, SetupProblem,
@@ -117,14 +118,11 @@ impl DiscordConnector {
         };
         let delivery =
             EventDelivery::new(Arc::clone(&self.rest), Arc::clone(&self.directory), events.clone());
-        let mut revoked = self.rest.revoked();
         tokio::select! {
             end = reader.read() => end,
             _ = delivery.run(received) => ConnectionEnd::Stopped,
             () = events.closed() => ConnectionEnd::Stopped,
-            Ok(reason) = revoked.wait_for(Option::is_some) => {
-                ConnectionEnd::Refused { reason: reason.clone().unwrap_or_default() }
-            }
+            reason = self.rest.refusal.recorded() => ConnectionEnd::Refused { reason },
         }
     }
 
@@ -142,16 +140,19 @@ impl DiscordConnector {
 #[async_trait]
 impl Connector for DiscordConnector {
     async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
+        let run = ConnectionRun::begin(&self.state);
+        self.rest.refusal.clear();
         let end = self.connect(events).await;
-        self.state.send_replace(match &end {
-            ConnectionEnd::Stopped => ConnectionState::Connecting { problem: None },
-            ConnectionEnd::Refused { reason } => ConnectionState::Refused { reason: reason.clone() },
-        });
+        run.end(&end);
         end
     }
 
     fn state(&self) -> watch::Receiver<ConnectionState> {
         self.state.subscribe()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.rest.clock.now()
     }
 
     async fn post(&self, post: &Post) -> Result<Posted, ChatError> {

@@ -6,7 +6,12 @@
 pub mod connector;
 pub mod discord;
 mod error;
+mod platform_clock;
+mod request_timeout;
+mod retry_after;
+mod running;
 pub mod slack;
+mod token_refusal;
 
 pub use connector::{
     Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, ExpectedPlaces, OutgoingFile,

@@ -14,6 +14,7 @@ mod identity;
 mod missed;
 mod names;
 mod pace;
+mod post_error;
 mod posting;
 mod respond;
 mod sections;
@@ -22,7 +23,7 @@ mod socket;
 mod text;
 mod timestamp;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::{env, fmt};
 
@@ -31,6 +32,7 @@ use cowhand_core::chat::{ChatAttachment, ChatMessage, ChatPlace};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
+use crate::running::ConnectionRun;
 use crate::{
     Button, ChatError, ConnectionEnd, ConnectionState, Connector, ExpectedPlaces, Post, Posted,
     ReceivedEvent, SetupProblem,
@@ -74,8 +76,9 @@ pub struct SlackConnector {
     recent: Mutex<RecentMessages>,
     /// Posts before this time were made by another process.
     created_at: Timestamp,
-    /// Keys of posts of which this process does not know whether they succeeded.
-    uncertain_posts: Mutex<HashSet<String>>,
+    /// Keys of posts of which this process does not know whether they succeeded, with the number of their refusals that
+    /// may be temporary.
+    uncertain_posts: Mutex<HashMap<String, u32>>,
 }
 
 impl fmt::Debug for SlackConnector {
@@ -98,7 +101,7 @@ impl SlackConnector {
             identity: Mutex::new(None),
             recent: Mutex::new(RecentMessages::default()),
             created_at: Timestamp::now(),
-            uncertain_posts: Mutex::new(HashSet::new()),
+            uncertain_posts: Mutex::new(HashMap::new()),
         })
     }
 }
@@ -106,11 +109,18 @@ impl SlackConnector {
 #[async_trait]
 impl Connector for SlackConnector {
     async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
-        self.run_connection(events).await
+        let run = ConnectionRun::begin(&self.state);
+        let end = self.run_connection(events).await;
+        run.end(&end);
+        end
     }
 
     fn state(&self) -> watch::Receiver<ConnectionState> {
         self.state.subscribe()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.api.clock.now()
     }
 
     async fn post(&self, post: &Post) -> Result<Posted, ChatError> {

@@ -15,9 +15,13 @@
 //! Without a daily or monthly budget, only the remaining budget of the job is reserved, and every attempt may start.
 //! The rule applies to dollars and tokens separately.
 //!
+//! The daily budget of a person (`budget` of a chat) is one more daily budget for the jobs that the messages of this person
+//! have caused.
+//!
 //! While the attempt runs, the reported spending is compared with all budgets ([`SpendLimits::used_up`]).
 
 mod period;
+mod person;
 mod words;
 
 use schemars::JsonSchema;
@@ -27,6 +31,7 @@ use crate::job::{JobUsage, ModelUsage};
 use crate::policy::Zone;
 use crate::word::written_as;
 pub use period::Period;
+pub use person::PersonBudget;
 pub use words::{
     assumed_sentence, cost_in_words, money, sum_in_words, tokens as tokens_in_words, unpriced_sentence,
 };
@@ -96,6 +101,8 @@ pub struct SpendingLedger {
     pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, HighestCost)>,
     /// Spending of all agents together, including agents that were removed from the fleet.
     pub fleet: Spending,
+    /// Pending jobs that have no room in the daily budget of the person whose message caused them.
+    pub over_person: std::collections::HashMap<crate::id::JobId, OverBudget>,
 }
 
 /// Time at which a runtime reports its usage.
@@ -126,6 +133,8 @@ pub enum Breach {
 pub enum BudgetOwner {
     Agent,
     Fleet,
+    // The person on a chat platform whose message caused the job.
+    Person,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,7 +154,7 @@ pub enum Unit {
 }
 
 written_as! {
-    BudgetOwner { Agent = "agent", Fleet = "fleet" }
+    BudgetOwner { Agent = "agent", Fleet = "fleet", Person = "person" }
     BudgetWindow { Job = "job", Day = "day", Month = "month" }
     Unit { Usd = "usd", Tokens = "tokens" }
 }
@@ -155,6 +164,8 @@ written_as! {
 pub struct SpendLimits {
     pub own: Budget,
     pub fleet: Budget,
+    /// Budget of the person whose message caused the job.
+    pub person: Option<PersonBudget>,
     pub day: Period,
     pub month: Period,
 }
@@ -181,6 +192,20 @@ pub struct OverBudget {
     pub needed: u64,
     /// Start of the next day or month; none for the budget of a job, which is not renewed.
     pub until: Option<jiff::Timestamp>,
+}
+
+impl SpendingLedger {
+    /// Returns the spending as if some running attempts of an agent had ended: `reserved` is the sum of the parts of
+    /// their reservations that they have not spent.
+    #[must_use]
+    pub fn without_reserved(&self, agent: &crate::id::AgentName, reserved: Amount) -> Self {
+        let mut ledger = self.clone();
+        ledger.fleet.committed = ledger.fleet.committed.minus(reserved);
+        if let Some((own, _)) = ledger.agents.get_mut(agent) {
+            own.committed = own.committed.minus(reserved);
+        }
+        ledger
+    }
 }
 
 impl OverBudget {
@@ -213,6 +238,14 @@ impl Amount {
         Self {
             microdollars: self.microdollars.saturating_add(more.microdollars),
             tokens: self.tokens.saturating_add(more.tokens),
+        }
+    }
+
+    #[must_use]
+    pub const fn minus(self, less: Self) -> Self {
+        Self {
+            microdollars: self.microdollars.saturating_sub(less.microdollars),
+            tokens: self.tokens.saturating_sub(less.tokens),
         }
     }
 
@@ -347,11 +380,11 @@ impl Budget {
 
 impl SpendLimits {
     pub const fn has_windows(&self) -> bool {
-        self.own.has_windows() || self.fleet.has_windows()
+        self.own.has_windows() || self.fleet.has_windows() || self.person.is_some()
     }
 
     pub const fn is_in_dollars(&self) -> bool {
-        self.own.is_in_dollars() || self.fleet.is_in_dollars()
+        self.own.is_in_dollars() || self.fleet.is_in_dollars() || self.person.is_some()
     }
 
     /// Returns the remaining budget of the job; none if the job has no such budget. `spent` is the spending of its
@@ -370,10 +403,20 @@ impl SpendLimits {
         own: &'s Spending,
         fleet: &'s Spending,
     ) -> impl Iterator<Item = OverBudget> + 's {
-        let owners = [(BudgetOwner::Agent, &self.own, own), (BudgetOwner::Fleet, &self.fleet, fleet)];
-        owners.into_iter().flat_map(move |(scope, budget, spending)| {
+        let person = self.person.as_ref();
+        let limit_of = move |scope, window| match scope {
+            BudgetOwner::Agent => self.own.limit(window, unit),
+            BudgetOwner::Fleet => self.fleet.limit(window, unit),
+            BudgetOwner::Person if window == BudgetWindow::Day && unit == Unit::Usd => {
+                person.map(|person| person.microdollars)
+            }
+            BudgetOwner::Person => None,
+        };
+        let of_person = person.map(|person| (BudgetOwner::Person, &person.spending));
+        let owners = [(BudgetOwner::Agent, own), (BudgetOwner::Fleet, fleet)].into_iter().chain(of_person);
+        owners.flat_map(move |(scope, spending)| {
             [BudgetWindow::Day, BudgetWindow::Month].into_iter().filter_map(move |window| {
-                let limit = budget.limit(window, unit)?;
+                let limit = limit_of(scope, window)?;
                 let reported = spending.reported.get(unit);
                 let spent = spending.settled(window).get(unit).saturating_add(reported);
                 let reserved = spending.committed.get(unit).saturating_sub(reported);

@@ -8,6 +8,7 @@ pub mod attachment;
 pub mod command;
 pub mod escape;
 pub mod markdown;
+mod message_order;
 pub mod posting;
 pub mod prompt;
 pub mod render;
@@ -62,6 +63,9 @@ pub struct ChatUser {
     /// Roles of the user in the guild on Discord.
     pub roles: Vec<String>,
     pub is_bot: bool,
+    /// Id of the app on Slack (`B…`), if the user is a bot that also has an id as a user (`U…`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bot_id: Option<String>,
     /// True if the user is the bot of this connection.
     pub is_self: bool,
 }
@@ -141,3 +145,6 @@ pub struct ButtonPress {
     /// Value of the button. Anybody can send any value.
     pub value: String,
 }
+
+#[cfg(test)]
+mod large_texts;

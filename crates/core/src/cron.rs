@@ -160,7 +160,8 @@ pub enum CronError {
     #[error("cron expression is longer than {MAX_EXPRESSION} bytes")]
     TooLong,
     #[error(
-        "cron expression has {0} fields; expected 5 (minute hour day month weekday) or 6 (with leading seconds)"
+        "cron expression has {}; expected 5 (minute hour day month weekday) or 6 (with leading seconds)",
+        if *.0 == 1 { "1 field".to_owned() } else { format!("{} fields", .0) }
     )]
     FieldCount(usize),
     #[error(
@@ -407,6 +408,7 @@ mod tests {
     fn refusals_name_the_field() {
         for (text, message) in [
             ("", "cron expression is empty"),
+            ("often", "has 1 field;"),
             ("* * *", "has 3 fields"),
             ("* * * * * * *", "has 7 fields"),
             ("60 * * * *", "invalid minute \"60\""),

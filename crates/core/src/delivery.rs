@@ -70,7 +70,7 @@ impl Delivery {
                 let (mut channels, mut patterns) =
                     (channels.iter().chain(channel).peekable(), patterns.iter().chain(pattern).peekable());
                 platform.is_none_or(|platform| platform == message.platform)
-                    && (channels.peek().is_none() || channels.any(|channel| *channel == message.channel))
+                    && (channels.peek().is_none() || channels.any(|channel| message.is_in(channel)))
                     && (patterns.peek().is_none()
                         || patterns.any(|pattern| matches(Some(pattern), &message.text)))
             }
@@ -169,6 +169,11 @@ impl Webhook {
 }
 
 impl Message {
+    /// Checks whether the message is in a channel, or in a thread with this id.
+    fn is_in(&self, channel: &str) -> bool {
+        self.channel == channel || self.thread.as_deref() == Some(channel)
+    }
+
     /// Returns the conversation of the message.
     fn chat(&self) -> String {
         let of_place = || conversation(self.platform, &self.channel, self.thread.as_deref());
@@ -186,6 +191,7 @@ impl Message {
             ("retried_by", details.retried_by),
             ("attachments", descriptions(&details.attachments)),
             ("earlier_messages", details.earlier_messages),
+            ("repeated_by", details.repeated_by.unwrap_or_default()),
             ("timestamp", now.to_string()),
         ];
         let title = text.lines().next().unwrap_or_default().to_owned();
@@ -266,6 +272,11 @@ mod tests {
         })
     }
 
+    fn in_thread(thread: &str) -> Delivery {
+        let Delivery::Chat(message) = message("!go") else { unreachable!() };
+        Delivery::Chat(Message { thread: Some(thread.to_owned()), ..message })
+    }
+
     #[test]
     fn each_channel_and_thread_has_its_own_chat_key() {
         let chat = |channel: &str, thread: Option<&str>| {
@@ -312,6 +323,10 @@ mod tests {
             (message("!go"), r#"{"type":"chat","channels":["C2","C1"]}"#, Wanted),
             (message("!go"), r#"{"type":"chat","channels":["C2"],"channel":"C1"}"#, Wanted),
             (message("!go"), r#"{"type":"chat","channels":["C2","C3"]}"#, Unwanted),
+            (in_thread("T9"), r#"{"type":"chat","channels":["C2","T9"]}"#, Wanted),
+            (in_thread("T9"), r#"{"type":"chat","channel":"C1"}"#, Wanted),
+            (in_thread("T9"), r#"{"type":"chat","channels":["T8"]}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","channels":["T9"]}"#, Unwanted),
             (message("!go"), r#"{"type":"chat","patterns":["^x","^!"]}"#, Wanted),
             (message("!go"), r#"{"type":"chat","patterns":["^x"],"pattern":"go$"}"#, Wanted),
             (message("!go"), r#"{"type":"chat","patterns":["^x","y"]}"#, Unwanted),

@@ -146,9 +146,12 @@ pub const MISSED: &str = "its time was missed";
 /// Start of the note of a firing that was due at a time that the calendar of its schedule excludes.
 pub const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
 
+/// Start of the note of a firing whose text is not trusted.
+pub const CONFINED: &str = "in the strict sandbox: ";
+
 /// Formats the note for the ledger about a firing whose text is not trusted.
 pub fn confined_note(why: &str) -> String {
-    format!("in the strict sandbox: {why}")
+    format!("{CONFINED}{why}")
 }
 
 /// Returns the note of a missed firing that runs because of the misfire policy.

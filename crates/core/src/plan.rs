@@ -30,10 +30,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::budget::{OverBudget, SpendingLedger};
+use crate::budget::{Amount, OverBudget, SpendingLedger};
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use crate::job::Requeued;
 use crate::moment::{BootTime, Moment};
+use crate::policy::Overlap;
 use crate::provider::{ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
@@ -185,6 +186,8 @@ pub struct LiveJob {
     pub session_key: Option<String>,
     /// Attempts that never began.
     pub requeued: Requeued,
+    /// The part of its reservation that it has not spent yet; zero if it does not run.
+    pub reserved: Amount,
     pub state: LiveState,
 }
 
@@ -385,7 +388,7 @@ impl PlanBuilder {
     fn agent(&mut self, agent: &Agent, roster: &Roster, snapshot: &Snapshot, slots: &mut ProviderSlots) {
         let over = roster.over_budget(agent, &snapshot.ledger, self.now);
         let holds = Holds::of(agent, snapshot, self.now);
-        let mut places = FiringPlaces::of(agent, snapshot, &holds, over, self.now);
+        let mut places = FiringPlaces::of(agent, snapshot, &holds, self.now);
         if places.is_full() {
             let claims_end = snapshot.claims_of(agent, self.now).map(|claim| claim.until);
             places.kept_until.into_iter().chain(claims_end).for_each(|until| self.wake(until));
@@ -396,13 +399,16 @@ impl PlanBuilder {
             self.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
                 let live = LiveWork::of(agent, schedule, snapshot);
-                self.firings(
+                let check = due::DueCheck {
+                    now: self.now,
                     schedule,
                     record,
-                    (&live, snapshot),
-                    &mut places,
-                    roster.shares_interval(schedule),
-                );
+                    live: &live,
+                    over: live.over_budget(roster, agent, schedule, snapshot, self.now),
+                    shares_interval: roster.shares_interval(schedule),
+                    snapshot,
+                };
+                self.firings(&check, &mut places);
             }
         }
         self.starts(agent, snapshot, (&holds, over), &places, slots);
@@ -420,15 +426,9 @@ impl PlanBuilder {
         }
     }
 
-    fn firings(
-        &mut self,
-        schedule: &Schedule,
-        record: &ScheduleRecord,
-        (live, snapshot): (&LiveWork<'_>, &Snapshot),
-        places: &mut FiringPlaces,
-        shares_interval: bool,
-    ) {
-        let (now, id) = (snapshot.moment(self.now), schedule.id);
+    fn firings(&mut self, check: &due::DueCheck<'_>, places: &mut FiringPlaces) {
+        let (schedule, record) = (check.schedule, check.record);
+        let (now, id) = (check.snapshot.moment(self.now), schedule.id);
         if let Some(ends) = record.pause_ends(now) {
             if ends > self.now {
                 self.wake(ends);
@@ -446,7 +446,6 @@ impl PlanBuilder {
             self.actions.push(Action::RestartFromNow { schedule: id });
             return;
         }
-        let check = due::DueCheck { now: self.now, schedule, record, live, shares_interval, snapshot };
         let verdict = check.verdict(places);
         if let Some(wake) = verdict.wake_at {
             self.wake(wake);
@@ -525,6 +524,9 @@ impl PlanBuilder {
                         self.wake(opens);
                     }
                 }
+                Admission::Held(ScheduleHold::OverPersonBudget(over)) => {
+                    over.until.into_iter().for_each(|until| self.wake(until));
+                }
                 Admission::Held(_) | Admission::AtCapacity | Admission::SessionBusy => {}
             }
         }
@@ -549,6 +551,24 @@ impl<'a> LiveWork<'a> {
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
         let (takes_work, needs_preparing) = (schedule.takes_work(), schedule.needs_preparing(agent));
         Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
+    }
+
+    /// Returns the budget that has no room for the schedule's next firing. With `overlap: cancel_previous`, the
+    /// reservations of the jobs that the firing cancels do not count.
+    fn over_budget(
+        &self,
+        roster: &Roster,
+        agent: &Agent,
+        schedule: &Schedule,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Option<OverBudget> {
+        let over = roster.over_budget(agent, &snapshot.ledger, now)?;
+        if self.takes_work || schedule.timing.overlap != Overlap::CancelPrevious {
+            return Some(over);
+        }
+        let cancelled = self.jobs.iter().fold(Amount::default(), |sum, job| sum.plus(job.reserved));
+        roster.over_budget(agent, &snapshot.ledger.without_reserved(&agent.name, cancelled), now)
     }
 
     /// Checks whether a firing takes a place when it fires. A poll of a work source takes a place, which is kept for a
@@ -580,17 +600,10 @@ struct FiringPlaces {
     claiming: usize,
     /// Time at which the first kept place becomes free.
     kept_until: Option<Timestamp>,
-    over: Option<OverBudget>,
 }
 
 impl FiringPlaces {
-    fn of(
-        agent: &Agent,
-        snapshot: &Snapshot,
-        holds: &Holds<'_>,
-        over: Option<OverBudget>,
-        now: Timestamp,
-    ) -> Self {
+    fn of(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> Self {
         let (mut fired, mut claiming, mut kept_until) = (Vec::new(), 0, None);
         for firing in snapshot.preparing.iter().filter(|firing| !snapshot.is_held_back(firing)) {
             let schedule = agent.schedules.iter().find(|schedule| schedule.id == firing.schedule);
@@ -602,7 +615,7 @@ impl FiringPlaces {
             kept_until = Some(kept_until.map_or(until, |first: Timestamp| first.min(until)));
         }
         let ready = ReadyJobs::of(agent, snapshot, holds, now);
-        Self { max: agent.max_concurrent, ready, fired, claiming, kept_until, over }
+        Self { max: agent.max_concurrent, ready, fired, claiming, kept_until }
     }
 
     fn take(&mut self, live: &LiveWork<'_>) {

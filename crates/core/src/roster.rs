@@ -11,6 +11,7 @@ mod program;
 mod record;
 mod unenforceable;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -494,6 +495,12 @@ impl Roster {
 
     pub fn zone(&self) -> &TimeZone {
         self.zone.time_zone()
+    }
+
+    /// Returns the names of the variables with the tokens and keys that the chats of all agents need.
+    pub fn chat_variables(&self) -> BTreeSet<&str> {
+        let chats = self.agents.iter().filter_map(|agent| agent.chat.as_ref());
+        chats.flat_map(AgentChat::secret_variables).collect()
     }
 
     /// Returns the agent that the agent `from` means by a name. The name is looked up relative to the fleet of `from`

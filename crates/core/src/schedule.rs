@@ -330,11 +330,12 @@ impl ScheduleRecord {
         is_stopped
     }
 
-    /// Pauses the schedule for its breaker, and returns whether it was active. A schedule that a person disabled stays
-    /// disabled, and the jobs that it has accepted wait for the end of the pause.
+    /// Pauses the schedule for its breaker, and returns whether a pause has begun. A schedule that a person disabled
+    /// stays disabled, and the jobs that it has accepted wait for the end of the pause.
     pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
-        if on || self.is_disabled_by_person() {
+        let begins = on || self.is_disabled_by_person();
+        if begins {
             self.pause_boot = now.boot.map(|boot| boot.plus(pause.until.duration_since(now.wall)));
         }
         if on {
@@ -343,7 +344,7 @@ impl ScheduleRecord {
         } else if self.is_disabled_by_person() {
             self.pause_while_disabled = Some(pause.until);
         }
-        on
+        begins
     }
 
     /// Checks whether it accepts no occurrence now, because it is disabled, has finished or has an error. During a
@@ -447,16 +448,17 @@ impl ScheduleRecord {
         ahead
     }
 
-    /// Resets the breaker state, and ends a pause, because a job by hand succeeded. Returns whether the schedule was
-    /// paused.
+    /// Resets the breaker state, and ends a pause, because a job by hand succeeded, or because the breaker was
+    /// turned off. Returns whether the schedule was paused, also if a person disabled it during the pause.
     pub fn reset_breaker(&mut self, now: Timestamp) -> bool {
+        let was_paused_while_disabled = self.is_paused_while_disabled();
         (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
             self.state = ScheduleState::Active;
             self.count_due_times_from(now);
         }
-        paused
+        paused || was_paused_while_disabled
     }
 
     /// Returns the error that prevents the schedule from firing now; none if `last_error` is the error of its last run.

@@ -3,6 +3,7 @@
 //! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
 //! request ([`TextOrigin::open_questions`] returns the missing facts).
 
+mod allowed_author;
 mod origin;
 
 use schemars::JsonSchema;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::Auth;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
 use crate::word::written_as;
+pub use allowed_author::AllowedAuthor;
 pub use origin::{Author, AuthorPermission, Head, Question, TextOrigin};
 
 /// Authors whose text may get into a prompt. An author is trusted by name or by permission in the repository; everybody
@@ -18,8 +20,10 @@ pub use origin::{Author, AuthorPermission, Head, Question, TextOrigin};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trust {
-    /// Authors who are trusted whatever their permission is.
+    /// Authors who are trusted whatever their permission is: accounts by their login, users of a chat as `slack:ID` or
+    /// `discord:ID`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "examples": ["ann", "our-ci[bot]", "slack:U012AB3CD"] }))]
     pub allow_authors: Vec<String>,
     /// Minimum permission in the repository for an author to be trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,9 +85,9 @@ pub enum TrustVerdict {
 }
 
 impl Trust {
-    /// Checks whether an author is trusted by name, which needs no request. Case is ignored only for ASCII letters.
-    pub(crate) fn knows(&self, login: &str) -> bool {
-        self.allow_authors.iter().any(|known| known.eq_ignore_ascii_case(login))
+    /// Checks whether an author is trusted by name, which needs no request.
+    pub(crate) fn knows(&self, author: &Author) -> bool {
+        self.allow_authors.iter().any(|known| AllowedAuthor::of(known).is(author))
     }
 
     /// Checks whether the text of strangers or forks leads to the strict sandbox.
@@ -117,9 +121,9 @@ impl Trust {
     pub(crate) fn stranger_reason(&self, origin: &TextOrigin) -> Option<String> {
         let unnamed = || origin.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
-            let strange = |author: &&Author| !author.login.as_deref().is_some_and(|login| self.knows(login));
-            let stranger = origin.authors.iter().find(strange).filter(|_| self.min_permission.is_none());
-            Some(format!("{} is not among `allow_authors`", stranger?.login.as_deref().unwrap_or_default()))
+            let stranger = origin.authors.iter().find(|author| !self.knows(author));
+            let stranger = stranger.filter(|_| self.min_permission.is_none())?;
+            Some(format!("{stranger} is not among `allow_authors`"))
         };
         self.unlisted_repo(origin)
             .or_else(|| origin.authors.is_empty().then(|| origin.unknown_author_reason().to_owned()))
@@ -147,15 +151,15 @@ impl Trust {
 
     /// Returns the reason why the permission of an author is too low, if it is.
     fn low_permission(&self, author: &Author, origin: &TextOrigin) -> Option<String> {
-        let (login, least) = (author.login.as_deref()?, self.min_permission?);
-        if self.knows(login) {
+        let least = self.min_permission?;
+        if author.login.is_none() || self.knows(author) {
             return None;
         }
         let has = match (author.permission, origin.repo.as_deref()) {
             (AuthorPermission::Permission(own), _) if own >= least => return None,
             (_, None) => {
                 return Some(format!(
-                    "{login} is not among `allow_authors`, and there is no repository in which to check a permission"
+                    "{author} is not among `allow_authors`, and there is no repository in which to check a permission"
                 ));
             }
             (AuthorPermission::Permission(own), Some(repo)) => format!("{own} in {repo}"),
@@ -163,7 +167,7 @@ impl Trust {
                 format!("no permission in {repo}")
             }
         };
-        Some(format!("{login} has {has}, and `min_permission` is {least}"))
+        Some(format!("{author} has {has}, and `min_permission` is {least}"))
     }
 
     /// Returns the strict sandbox, if it is configured. Unset keys are as strict as in the default of [`strict`].

@@ -7,6 +7,7 @@ use cowhand_chat::discord::{DiscordConnector, DiscordSettings, SlashCommand};
 use cowhand_chat::slack::{SlackConnector, SlackSettings};
 use cowhand_chat::{ChatError, Connector};
 use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::attachment::MissingReason;
 use cowhand_core::chat::settings::BotConfig;
 use cowhand_core::chat::{ChatAttachment, ChatPlace, ChatPlatform};
 use cowhand_core::id::AgentName;
@@ -46,6 +47,14 @@ pub(crate) enum ConnectorError {
 }
 
 impl BotSettings {
+    /// Checks whether two agents with these settings use the same bot.
+    fn is_same(&self, other: &Self) -> bool {
+        let has_same_token = self.token.is_some() && self.token == other.token;
+        let has_same_platform =
+            self.platform == other.platform && self.config.api_url == other.config.api_url;
+        self.key == other.key || (has_same_platform && has_same_token)
+    }
+
     /// Creates the connector of the bot, which registers these slash commands. It does not connect yet.
     pub(crate) fn connector(
         &self,
@@ -72,30 +81,30 @@ impl BotSettings {
     }
 }
 
-/// Returns the bots of a config with the agents that use them, both in the order of the config. Agents with the same
-/// token variable share a bot.
+/// Returns the bots of a config with the agents that use them, both in the order of the config. Agents share a bot if
+/// their token variables have the same name or the same value: a platform sends each event to only one of several
+/// connections with a token. The first variable names the bot.
 pub(crate) fn bots_of(roster: &Roster, sources: &WorkSources) -> Vec<(BotSettings, Vec<AgentName>)> {
     let context = sources.context();
     let mut bots: Vec<(BotSettings, Vec<AgentName>)> = Vec::new();
     for agent in &roster.agents {
         for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
-            let key = chat.bot_key();
-            let has_skills = chat.skills.as_ref().is_none_or(|skills| !skills.is_empty());
-            if let Some((bot, agents)) = bots.iter_mut().find(|(bot, _)| bot.key == key) {
-                bot.has_skills |= has_skills;
-                agents.push(agent.name.clone());
-                continue;
-            }
             let variable = |name: &str| context.variable(name).filter(|value| !value.is_empty());
             let settings = BotSettings {
-                key,
+                key: chat.bot_key(),
                 platform: chat.platform,
-                has_skills,
+                has_skills: chat.skills.as_ref().is_none_or(|skills| !skills.is_empty()),
                 token: variable(&chat.bot.token_env),
                 app_token: chat.bot.app_token_env.as_deref().and_then(variable),
                 config: chat.bot.clone(),
             };
-            bots.push((settings, vec![agent.name.clone()]));
+            match bots.iter_mut().find(|(bot, _)| bot.is_same(&settings)) {
+                Some((bot, agents)) => {
+                    bot.has_skills |= settings.has_skills;
+                    agents.push(agent.name.clone());
+                }
+                None => bots.push((settings, vec![agent.name.clone()])),
+            }
         }
     }
     bots
@@ -106,6 +115,16 @@ pub(crate) fn post_key(parts: &[&str]) -> String {
     let mut key = Uuid::new_v5(&POST_KEY_NAMESPACE, parts.join("\n").as_bytes()).simple().to_string();
     key.truncate(POST_KEY_LENGTH);
     key
+}
+
+/// Returns why a file that was not downloaded is missing, in words without text of the platform.
+pub(crate) const fn missing_reason(error: &ChatError) -> MissingReason {
+    match error {
+        ChatError::Revoked { .. } => MissingReason::NoBot,
+        ChatError::Refused { .. } => MissingReason::Refused,
+        ChatError::RateLimited { .. } | ChatError::Unavailable { .. } => MissingReason::Failed,
+        ChatError::TooLarge { limit } => MissingReason::TooLarge(*limit),
+    }
 }
 
 /// Returns the wait before a request is tried again.

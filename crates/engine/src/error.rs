@@ -14,7 +14,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::report::ReportRefused;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
-use cowhand_core::shell::{schedule_word, shell_word};
+use cowhand_core::shell::{schedule_word, trigger_words};
 use cowhand_core::trigger::MAX_KEY_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
@@ -222,8 +222,8 @@ pub enum FleetError {
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error(
         "{agent}/{schedule} answers chat messages, and its prompt needs a message; give a prompt, for example \
-         `cowhand trigger {agent} {} -p PROMPT`",
-        shell_word(.schedule.as_str())
+         `cowhand trigger {} -p PROMPT`",
+        trigger_words(.agent, .schedule)
     )]
     NeedsMessage { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {}` turns it on", schedule_word(.agent, .schedule))]
@@ -236,9 +236,9 @@ pub enum FleetError {
     )]
     Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp, off_by_person: bool },
     #[error(
-        "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {}` runs \
+        "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {}` runs \
          it again, and a new `run_at` or `in` in its file arms it again",
-        shell_word(.schedule.as_str())
+        trigger_words(.agent, .schedule)
     )]
     HasFired { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} has finished: {}", passed_while_off_sentence(.agent, .schedule, *.due))]

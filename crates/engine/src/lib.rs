@@ -15,6 +15,7 @@ pub mod error;
 pub mod fleet;
 pub mod herdctl;
 pub mod hook;
+mod job_limits;
 pub mod job_token;
 mod lease;
 pub mod lifecycle;

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{BY_CHAT, BY_EVENTS, REFUSED_MESSAGE, passed_while_off_sentence};
+pub(crate) use notes::{BY_CHAT, BY_EVENTS, BY_TRUST, REFUSED_MESSAGE, passed_while_off_sentence};
 pub use notes::{
     RESCHEDULED_AT_START, RETRY_DUE, WHEN_COMMAND, because, message_in_words, prepared_by, why_of,
 };
@@ -189,10 +189,13 @@ pub(crate) fn schedules_of_agent(
     let view = |schedule: &Schedule| {
         let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
         let is_waiting = view.due_since.is_some();
+        let missed = outlook.missed(agent, schedule);
+        let missed_runs = missed.as_ref().map_or(0, |missed| missed.runs);
+        let view = view.with_missed(missed_runs);
         let view = ScheduleView {
             due_again: if is_waiting { outlook.times_waited(agent, schedule).saturating_sub(1) } else { 0 },
-            missed: outlook.missed(agent, schedule).map(MissedTimes::from),
-            never_fires: view.why_never(schedule, now),
+            missed: missed.map(MissedTimes::from),
+            never_fires: view.why_never(schedule, now).filter(|_| missed_runs == 0),
             ..view
         };
         view.with_explanation(roster, agent, schedule, snapshot, now)
@@ -217,6 +220,15 @@ impl ScheduleView {
             .due_since
             .is_some_and(|since| now.duration_since(since) > STARVED_AFTER || self.due_again > 0);
         is_on && waits_for_others && is_long && !self.preparing
+    }
+
+    /// Corrects the status of a schedule whose `end_at` passed while no daemon ran: a due time that was missed before
+    /// `end_at` runs when a daemon starts.
+    fn with_missed(self, missed_runs: usize) -> Self {
+        if self.status != ScheduleStatus::Finished || missed_runs == 0 {
+            return self;
+        }
+        Self { status: ScheduleStatus::Idle, over: false, ..self }
     }
 
     /// Returns why the trigger of the schedule can never fire it; `None` if the trigger can fire it, or if the schedule

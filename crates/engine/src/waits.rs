@@ -129,7 +129,7 @@ fn in_snapshot(
     if let Some(hold) = hold {
         let message = match hold {
             ScheduleHold::Removed if roster.has_errors => CONFIG_ERRORS.to_owned(),
-            hold => without_code(&hold.sentence()).to_owned(),
+            hold => without_code(&hold.sentence(&agent.name, roster.zone())).to_owned(),
         };
         return Some(Waits { reason: hold.reason(), until: hold.until(), message });
     }

@@ -1,12 +1,12 @@
 //! Preparing the start of an agent for a job: argv, environment, directory and reader.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use cowhand_core::id::ScheduleName;
 use cowhand_core::job::Job;
 use cowhand_core::prompt;
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::work::WorkItem;
 
@@ -42,15 +42,13 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Builds the launch of an agent. `own` is the daemon's environment; `dotenv` has the variables of `.env`; `folder`
-    /// will contain the private files. Returns an error if the runtime cannot use the session, if the runtime cannot
-    /// enforce a setting, or if the work item cannot be written as JSON.
+    /// Builds the launch of an agent. `folder` will contain the private files. Returns an error if the runtime cannot use
+    /// the session, if the runtime cannot enforce a setting, or if the work item cannot be written as JSON.
     pub fn of(
         agent: &Agent,
         job: &Job,
         session: &SessionChoice,
-        own: impl Iterator<Item = (String, String)>,
-        dotenv: &HashMap<String, String>,
+        variables: &FleetVariables<'_>,
         folder: &Path,
     ) -> Result<Self, LaunchError> {
         let runtime = agent.runtime();
@@ -60,7 +58,7 @@ impl Launch {
         if let Some(unenforceable) = agent.unenforceable().into_iter().next() {
             return Err(LaunchError::Unenforceable(unenforceable.why));
         }
-        let mut environment = environment(agent, job, own, dotenv);
+        let mut environment = environment(agent, job, variables);
         let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
         environment.extend(item.iter().flat_map(|item| item.variables.clone()));
         let request = LaunchRequest { agent, session, folder, environment: &environment };
@@ -100,10 +98,31 @@ pub fn reader(agent: &Agent) -> Reader {
     (description::description(agent.runtime()).reader)()
 }
 
-/// Returns the daemon's environment without variables that are not valid UTF-8.
-pub fn own_environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+/// The variables that a fleet has for its agents.
+#[derive(Debug)]
+pub struct FleetVariables<'a> {
+    /// The daemon's environment.
+    pub own: HashMap<String, String>,
+    /// The variables of `.env`.
+    pub dotenv: &'a HashMap<String, String>,
+    /// Names of the variables with the tokens and keys that the chats of the fleet need.
+    pub of_chats: BTreeSet<&'a str>,
+}
+
+impl<'a> FleetVariables<'a> {
+    /// Returns the variables with the environment of this process, without variables that are not valid UTF-8.
+    pub fn of(roster: &'a Roster, dotenv: &'a HashMap<String, String>) -> Self {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self { own: own.collect(), dotenv, of_chats: roster.chat_variables() }
+    }
+
+    /// Returns whether the agent does not get a variable, because only the chats of the fleet need it.
+    fn withholds(&self, agent: &Agent, name: &str) -> bool {
+        self.of_chats.contains(name)
+            && !agent.pass_env.iter().any(|passed| passed == name)
+            && !description::may_be_own_key(agent, name)
+    }
 }
 
 /// Variables of the daemon's environment that every agent gets: paths, user, language, proxies and certificates. The
@@ -150,20 +169,15 @@ const OWN_VARIABLE_PREFIX: &str = "COWHAND_";
 
 /// Builds the environment of an agent's process, or of a command that a hook of the agent runs. If several sources have
 /// the same variable, the last of them in this order counts: `.env`, the daemon's variables that the agent gets, `env`
-/// of the config, the variables of the job.
-pub fn environment(
-    agent: &Agent,
-    job: &Job,
-    own: impl Iterator<Item = (String, String)>,
-    dotenv: &HashMap<String, String, impl std::hash::BuildHasher>,
-) -> HashMap<String, String> {
+/// of the config, the variables of the job. The tokens and keys of chats are left out, unless `pass_env` or `env` names
+/// them, or the agent's own program may need them.
+pub fn environment(agent: &Agent, job: &Job, fleet: &FleetVariables<'_>) -> HashMap<String, String> {
     let sandboxed = agent.sandbox(job.schedule(), job.confined().is_some()).kind != SandboxKind::None;
-    let passed_on = |name: &str| is_passed_on(agent, sandboxed, name);
-    let mut variables: HashMap<String, String> = own.filter(|(name, _)| passed_on(name)).collect();
-    for (name, value) in dotenv {
-        // The daemon's environment takes precedence over `.env`.
-        variables.entry(name.clone()).or_insert_with(|| value.clone());
-    }
+    let own = fleet.own.iter().filter(|(name, _)| is_passed_on(agent, sandboxed, name));
+    // The daemon's environment takes precedence over `.env`.
+    let given = fleet.dotenv.iter().chain(own).filter(|(name, _)| !fleet.withholds(agent, name));
+    let mut variables: HashMap<String, String> =
+        given.map(|(name, value)| (name.clone(), value.clone())).collect();
     variables.extend(agent.program.env.clone());
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
     variables.extend([
@@ -227,6 +241,13 @@ mod tests {
         Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new(), jiff::Timestamp::UNIX_EPOCH)
     }
 
+    /// Returns the launch in a fleet without variables.
+    fn launch_in(agent: &Agent, job: &Job, session: &SessionChoice, folder: &str) -> Launch {
+        let dotenv = HashMap::new();
+        let variables = FleetVariables { own: HashMap::new(), dotenv: &dotenv, of_chats: BTreeSet::new() };
+        Launch::of(agent, job, session, &variables, Path::new(folder)).unwrap()
+    }
+
     #[test]
     fn only_named_variables_reach_the_agent() {
         let mut agent = Agent::new("coder".parse().unwrap());
@@ -241,16 +262,10 @@ mod tests {
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let dotenv =
             HashMap::from([("TOKEN".to_owned(), "file".to_owned()), ("PATH".to_owned(), "/evil".to_owned())]);
-        let mut environment = Launch::of(
-            &agent,
-            &job(),
-            &SessionChoice::Fresh,
-            own.into_iter(),
-            &dotenv,
-            Path::new("/attempt"),
-        )
-        .unwrap()
-        .environment;
+        let variables = FleetVariables { own: own.into(), dotenv: &dotenv, of_chats: BTreeSet::new() };
+        let launch =
+            Launch::of(&agent, &job(), &SessionChoice::Fresh, &variables, Path::new("/attempt")).unwrap();
+        let mut environment = launch.environment;
         environment.sort();
         let lines: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
@@ -295,10 +310,7 @@ mod tests {
             (&"x".repeat(500_000), "x".repeat(900)),
         ] {
             let job = item(title);
-            let (own, dotenv) = (std::iter::empty(), HashMap::new());
-            let launch =
-                Launch::of(&agent, &job, &SessionChoice::Fresh, own, &dotenv, Path::new("/attempt/private"))
-                    .unwrap();
+            let launch = launch_in(&agent, &job, &SessionChoice::Fresh, "/attempt/private");
             let variable = |name: &str| {
                 let found = launch.environment.iter().find(|(known, _)| known == name);
                 found.map(|(_, value)| value.clone()).unwrap_or_default()
@@ -316,9 +328,18 @@ mod tests {
 
     /// Returns the names of the variables that an agent inherits from a daemon with four variables.
     fn inherited(agent: &Agent) -> Vec<String> {
-        let own =
-            ["PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "COWHAND_LOG"].map(|name| (name.into(), "x".into()));
-        let environment = environment(agent, &job(), own.into_iter(), &HashMap::new());
+        inherited_of(agent, &["PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "COWHAND_LOG"], &[], &[])
+    }
+
+    /// Returns the names of the variables that an agent gets from the daemon's environment and from `.env`.
+    fn inherited_of(agent: &Agent, own: &[&str], dotenv: &[&str], of_chats: &[&str]) -> Vec<String> {
+        let variables = |names: &[&str]| -> HashMap<String, String> {
+            names.iter().map(|&name| (name.to_owned(), "x".to_owned())).collect()
+        };
+        let dotenv = variables(dotenv);
+        let of_chats = of_chats.iter().copied().collect();
+        let environment =
+            environment(agent, &job(), &FleetVariables { own: variables(own), dotenv: &dotenv, of_chats });
         let mut names: Vec<String> = environment
             .into_keys()
             .filter(|name| name == "COWHAND_LOG" || !name.starts_with("COWHAND_"))
@@ -347,12 +368,38 @@ mod tests {
     }
 
     #[test]
+    fn tokens_of_chats_reach_only_agents_that_name_or_need_them() {
+        let agent = |config: &str| {
+            Agent::from_config("coder".parse().unwrap(), serde_json::from_str(config).unwrap())
+        };
+        let own = ["GITHUB_TOKEN", "SLACK_BOT_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+        let of_chats = ["SLACK_BOT_TOKEN", "DISCORD_TOKEN", "OPENAI_API_KEY"];
+        for (config, expected) in [
+            (r#"{"runtime": "claude"}"#, vec!["ANTHROPIC_API_KEY"]),
+            (r#"{"runtime": "codex"}"#, vec!["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]),
+            (r#"{"runtime": "opencode", "model": "anthropic/m"}"#, vec!["ANTHROPIC_API_KEY"]),
+            (r#"{"runtime": "opencode", "model": "openai/m"}"#, vec!["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]),
+            (r#"{"runtime": "command", "command": ["x"]}"#, vec!["ANTHROPIC_API_KEY"]),
+            (r#"{"runtime": "acp", "command": ["gemini"]}"#, vec!["ANTHROPIC_API_KEY"]),
+            (r#"{"runtime": "acp", "command": ["x"]}"#, vec!["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]),
+            (
+                r#"{"pass_env": ["SLACK_BOT_TOKEN", "DISCORD_TOKEN"], "env": {"OPENAI_API_KEY": "x"}}"#,
+                vec!["ANTHROPIC_API_KEY", "DISCORD_TOKEN", "OPENAI_API_KEY", "SLACK_BOT_TOKEN"],
+            ),
+        ] {
+            let found = inherited_of(&agent(config), &own, &["DISCORD_TOKEN"], &of_chats);
+            assert_eq!(found, expected, "{config}");
+        }
+        let of_herdctl = Agent { inherits_environment: true, ..agent("{}") };
+        let found = inherited_of(&of_herdctl, &own, &["DISCORD_TOKEN"], &of_chats);
+        assert_eq!(found, ["ANTHROPIC_API_KEY", "GITHUB_TOKEN"]);
+    }
+
+    #[test]
     fn the_runtimes_sdk_and_cli_start_claude() {
         let mut agent = Agent::new("coder".parse().unwrap());
-        let argv_in = |agent: &Agent, session: SessionChoice| {
-            let (own, dotenv) = (std::iter::empty(), HashMap::new());
-            Launch::of(agent, &job(), &session, own, &dotenv, Path::new("/attempt")).unwrap().start.argv
-        };
+        let argv_in =
+            |agent: &Agent, session: SessionChoice| launch_in(agent, &job(), &session, "/attempt").start.argv;
         let argv = |agent: &Agent| argv_in(agent, SessionChoice::Fresh);
         let plain = argv(&agent);
         assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);

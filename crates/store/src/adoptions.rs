@@ -78,18 +78,27 @@ impl Store {
     }
 
     /// Checks whether the schedule has adopted the former schedule earlier.
-    async fn was_adopted(&self, adoption: EmptyAdoption) -> Result<bool, StoreError> {
+    pub(super) async fn was_adopted(&self, adoption: EmptyAdoption) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                let names = args![adoption.agent.as_str(), adoption.schedule.as_str()];
-                let adopted = Fact::ScheduleAdopted { former: adoption.former.to_string() };
-                let events: Vec<_> =
-                    tx.all(ADOPTED, names).await?.iter().map(read_event).collect::<Result<_, _>>()?;
-                Ok(events.iter().any(|event| event.fact == adopted))
+                let EmptyAdoption { agent, schedule, former } = &adoption;
+                has_adopted(tx, (agent, schedule), former).await
             })
         })
         .await
     }
+}
+
+/// Checks whether an event records that the schedule has adopted the former schedule.
+async fn has_adopted(
+    tx: &mut Tx<'_>,
+    (agent, schedule): (&AgentName, &ScheduleName),
+    former: &FormerName,
+) -> Result<bool, StoreError> {
+    let adopted = Fact::ScheduleAdopted { former: former.to_string() };
+    let rows = tx.all(ADOPTED, args![agent.as_str(), schedule.as_str()]).await?;
+    let events: Vec<_> = rows.iter().map(read_event).collect::<Result<_, _>>()?;
+    Ok(events.iter().any(|event| event.fact == adopted))
 }
 
 /// A schedule that took over nothing, because the store does not know the former name that its `adopt` states. The name
@@ -113,14 +122,26 @@ impl fmt::Display for EmptyAdoption {
 
 /// Adopts every former schedule that the roster names and that exists.
 pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) -> Result<(), StoreError> {
-    let mut adoptions = Vec::new();
+    let (mut adoptions, mut left) = (Vec::new(), Vec::new());
     for agent in &roster.agents {
         for schedule in &agent.schedules {
             let Some(former) = &schedule.adopts else { continue };
+            let new = ScheduleRecord::new(&agent.name, schedule, now);
             // The former schedule has usually been adopted already.
             if schedules::get(tx, former.id()).await?.is_some() {
-                adoptions.push((former, ScheduleRecord::new(&agent.name, schedule, now)));
+                adoptions.push((former, new));
+            } else if let Some(names) = rename_args(former, &new)
+                && !has_adopted(tx, (&new.agent, &new.name), former).await?
+            {
+                left.push((former, new, names));
             }
+        }
+    }
+    // A schedule of another agent has adopted the former schedule, but the jobs stayed with their agent.
+    for (former, new, names) in left {
+        let jobs = tx.execute(RENAME_JOBS, names.clone()).await?;
+        if jobs + tx.execute(RENAME_ITEMS, names).await? > 0 {
+            schedules::record(tx, &new, Fact::ScheduleAdopted { former: former.to_string() }, now);
         }
     }
     if adoptions.is_empty() {

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, jobs};
+use super::highest_cost::highest_cost;
+use super::{Store, StoreError, chat_spending, jobs};
 
 statements! {
     LOCK_FLEET_BUDGET = sqlite "select 1 as locked" postgres "select 1 as locked, pg_advisory_xact_lock(4921190715)";
@@ -27,9 +28,6 @@ statements! {
         cast(sum(cost_microdollars) as bigint) as month_microdollars, \
         cast(sum(input_tokens + output_tokens + cache_creation_tokens + cache_read_tokens) as bigint) as month_tokens \
         from usage where slot >= $2 group by agent";
-    HIGHEST_COST_OF_AGENT = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
-        attempts.tokens from attempts join jobs on jobs.id = attempts.job_id where jobs.agent = $1 \
-        and attempts.ended_at is not null and attempts.tokens is not null order by jobs.number desc limit 20) as latest";
     USAGE_OF_ATTEMPT = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
     SAVE_USAGE = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
         where job_id = $1 and number = $2";
@@ -47,7 +45,8 @@ pub enum UsageRecorded {
 
 impl Store {
     /// Returns the spending of the fleet, and of each agent to which a budget applies, in the day and month of `now`.
-    /// The result is empty if the config has no daily or monthly budget.
+    /// The result is empty if the config has no daily or monthly budget. It contains the pending jobs for which their
+    /// senders have no budget left.
     pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<SpendingLedger, StoreError> {
         if !roster.has_budgets() {
             return Ok(SpendingLedger::default());
@@ -56,17 +55,21 @@ impl Store {
             roster.agents.iter().filter_map(|agent| Some((agent, SpendLimits::of(roster, agent, now)?)));
         let limits_of_agents: Vec<_> =
             limits_of_agents.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
+        let budgets_of_people = chat_spending::budgets_of_people(roster, now);
         self.read(|tx| {
             Box::pin(async move {
                 let mut ledger = SpendingLedger::default();
-                let Some((_, first)) = limits_of_agents.first() else { return Ok(ledger) };
-                let spending_by_agent = spending_by_agent(tx, first).await?;
+                let mut spending_by_agent = HashMap::new();
+                if let Some((_, first)) = limits_of_agents.first() {
+                    spending_by_agent = self::spending_by_agent(tx, first).await?;
+                }
                 ledger.fleet = total(&spending_by_agent);
                 for (agent, _) in limits_of_agents {
                     let agent_spending = spending_by_agent.get(&agent).copied().unwrap_or_default();
                     let highest_cost = highest_cost(tx, &agent).await?;
                     ledger.agents.insert(agent, (agent_spending, highest_cost));
                 }
+                ledger.over_person = chat_spending::over_person(tx, &budgets_of_people).await?;
                 Ok(ledger)
             })
         })
@@ -88,10 +91,11 @@ impl Store {
                     return Ok(UsageRecorded::Fenced);
                 }
                 save_usage(tx, &job, &usage).await?;
-                let Some(limits) = limits else { return Ok(UsageRecorded::Recorded(None)) };
+                let Some(mut limits) = limits else { return Ok(UsageRecorded::Recorded(None)) };
                 let spending_by_agent =
                     if limits.has_windows() { spending_by_agent(tx, &limits).await? } else { HashMap::new() };
                 let agent_spending = spending_by_agent.get(job.agent()).copied().unwrap_or_default();
+                chat_spending::read_spending(tx, job.agent(), &mut limits).await?;
                 let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
                 Ok(UsageRecorded::Recorded(limits.used_up(
                     spent,
@@ -113,12 +117,13 @@ pub(super) async fn reserve(
     spent: Amount,
     limits: Option<&SpendLimits>,
 ) -> Result<Result<Reservation, OverBudget>, StoreError> {
-    let Some(limits) = limits else { return Ok(Ok(Reservation::default())) };
+    let Some(mut limits) = limits.cloned() else { return Ok(Ok(Reservation::default())) };
     if limits.fleet.has_windows() {
         tx.one(LOCK_FLEET_BUDGET, args![]).await?;
     }
     let spending_by_agent =
-        if limits.has_windows() { spending_by_agent(tx, limits).await? } else { HashMap::new() };
+        if limits.has_windows() { spending_by_agent(tx, &limits).await? } else { HashMap::new() };
+    chat_spending::read_spending(tx, agent, &mut limits).await?;
     let agent_spending = spending_by_agent.get(agent).copied().unwrap_or_default();
     let highest_cost =
         if limits.has_windows() { highest_cost(tx, agent).await? } else { HighestCost::default() };
@@ -192,16 +197,6 @@ async fn spending_by_agent(
         spending.month = amount(&row, "month_microdollars", "month_tokens")?;
     }
     Ok(spending_by_agent)
-}
-
-async fn highest_cost(tx: &mut Tx<'_>, agent: &AgentName) -> Result<HighestCost, StoreError> {
-    let Some(row) = tx.one(HIGHEST_COST_OF_AGENT, args![agent.as_str()]).await? else {
-        return Ok(HighestCost::default());
-    };
-    let highest = |column| {
-        Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.map(|value| value.max(0).cast_unsigned()))
-    };
-    Ok(HighestCost { microdollars: highest("microdollars")?, tokens: highest("tokens")? })
 }
 
 fn total(spending_by_agent: &HashMap<AgentName, Spending>) -> Spending {

@@ -5,18 +5,17 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
+use super::agent_lock::lock_agent;
+use super::chat_limits::{LimitReached, MessageLimits};
 use super::database::db::{Row, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
-use super::{Store, StoreError, chat_messages};
+use super::{Store, StoreError, chat_limits, chat_messages};
 
 statements! {
     ADD_CHAT_ANSWER = same "insert into chat_answers \
         (schedule_id, key, agent, platform, origin, message, author, conversation, created_at, state) \
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open') on conflict (schedule_id, key) do nothing";
-    OPEN_CHAT_CONVERSATIONS = same "select distinct agent, conversation from chat_answers where state = 'open'";
-    FIRST_OPEN_CHAT_ANSWER = same "select * from chat_answers where state = 'open' and agent = $1 and conversation = $2 \
-        order by created_at, key limit 1";
     WAITING_CHAT_ANSWERS = same "select * from chat_answers where state = 'open' and progress is null \
         and created_at < $1 order by created_at, key limit $2";
     CHAT_ANSWER = same "select * from chat_answers where schedule_id = $1 and key = $2";
@@ -28,14 +27,8 @@ statements! {
     CHAT_ANSWERS_OF_MESSAGE = same "select * from chat_answers where message = $1 order by created_at, key";
     CHAT_ANSWERS_OF_CONVERSATION = same "select * from chat_answers where agent = $1 and conversation = $2 \
         order by created_at desc, key desc limit $3";
-    COUNT_CHAT_ANSWERS = same "select count(*) as answers, min(created_at) as first_at from chat_answers \
-        where author = $1 and agent = $2 and created_at >= $3";
-    JOBS_OF_CHAT_AUTHOR = same "select firings.job_id from chat_answers join firings \
-        on firings.schedule_id = chat_answers.schedule_id and firings.key = chat_answers.key \
-        where chat_answers.author = $1 and chat_answers.agent = $2 and chat_answers.created_at >= $3 \
-        and firings.job_id is not null";
     SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4 where schedule_id = $1 and key = $2 \
-        and state = 'open'";
+        and state = 'open' and coalesce(node, '') = $5";
     SAVE_WAITING_NOTE = same "update chat_answers set waiting_note = $3 where schedule_id = $1 and key = $2 \
         and state = 'open' and progress is null";
     END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
@@ -62,12 +55,32 @@ pub struct ChatAnswer {
 }
 
 impl Store {
-    /// Adds an open answer, before the firing. Does nothing if the answer exists. Also records the place of the answer
-    /// for the inbox `bot`, so that missed messages are read there after a downtime.
-    pub async fn open_chat_answer(&self, answer: ChatAnswer, bot: Option<String>) -> Result<(), StoreError> {
+    /// Adds an open answer, before the firing. Returns the limit that the person who caused it has reached; then there is
+    /// no answer. Does nothing if there is one already. After a downtime, `bot` looks for messages in the place of the
+    /// answer.
+    pub async fn open_chat_answer(
+        &self,
+        answer: ChatAnswer,
+        bot: Option<String>,
+        limits: MessageLimits,
+    ) -> Result<Option<LimitReached>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let ChatAnswer { schedule, key, agent, origin, conversation, created_at, .. } = answer;
+                if !limits.is_unlimited() {
+                    lock_agent(tx, &agent).await?;
+                    let is_open = tx.one(CHAT_ANSWER, args![schedule, key.as_str()]).await?.is_some();
+                    let is_counted = is_open
+                        || origin.repeated_by.is_none()
+                            && chat_limits::is_counted(tx, &agent, &origin.message).await?;
+                    if !is_counted {
+                        let person = origin.requester().id.as_str();
+                        let reached = chat_limits::limit_reached(tx, &agent, person, limits).await?;
+                        if reached.is_some() {
+                            return Ok(reached);
+                        }
+                    }
+                }
                 let (platform, json) = (origin.platform.as_str(), to_json(&origin)?);
                 if let Some(bot) = bot {
                     chat_messages::note_channel(tx, &bot, &origin.place, created_at).await?;
@@ -84,29 +97,8 @@ impl Store {
                     conversation,
                     created_at
                 ];
-                tx.execute(ADD_CHAT_ANSWER, row).await.map(drop)
-            })
-        })
-        .await
-    }
-
-    /// Returns the conversations with answers that are not complete.
-    pub async fn open_chat_conversations(&self) -> Result<Vec<(AgentName, String)>, StoreError> {
-        let rows = self.read(|tx| Box::pin(async move { tx.all(OPEN_CHAT_CONVERSATIONS, args![]).await }));
-        let conversation = |row: &Row| Ok((row.parse("agent")?, row.get("conversation")?));
-        rows.await?.iter().map(conversation).collect()
-    }
-
-    /// Returns the oldest incomplete answer of a conversation.
-    pub async fn first_open_chat_answer(
-        &self,
-        agent: AgentName,
-        conversation: String,
-    ) -> Result<Option<ChatAnswer>, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move {
-                let row = tx.one(FIRST_OPEN_CHAT_ANSWER, args![agent.as_str(), conversation]).await?;
-                row.as_ref().map(read).transpose()
+                tx.execute(ADD_CHAT_ANSWER, row).await?;
+                Ok(None)
             })
         })
         .await
@@ -202,35 +194,7 @@ impl Store {
         rows.await?.iter().map(read).collect()
     }
 
-    /// Returns the number of messages of an author that an agent has accepted since this time, and the time of the
-    /// first one.
-    pub async fn chat_messages_of_author(
-        &self,
-        author: String,
-        agent: AgentName,
-        since: Timestamp,
-    ) -> Result<(u32, Option<Timestamp>), StoreError> {
-        let row = self.read(move |tx| {
-            Box::pin(async move { tx.one(COUNT_CHAT_ANSWERS, args![author, agent.as_str(), since]).await })
-        });
-        let Some(row) = row.await? else { return Ok((0, None)) };
-        Ok((row.count("answers")?, row.time_opt("first_at")?))
-    }
-
-    /// Returns the first jobs of the firings that messages of an author have caused since this time.
-    pub async fn jobs_of_chat_author(
-        &self,
-        author: String,
-        agent: AgentName,
-        since: Timestamp,
-    ) -> Result<Vec<JobId>, StoreError> {
-        let rows = self.read(move |tx| {
-            Box::pin(async move { tx.all(JOBS_OF_CHAT_AUTHOR, args![author, agent.as_str(), since]).await })
-        });
-        rows.await?.iter().map(|row| row.parse("job_id")).collect()
-    }
-
-    /// Records the waiting note of an answer. Returns false if the answer has begun or ended.
+    /// Records the message that says that the sender has to wait. Returns false if the answer has begun or ended.
     pub async fn save_waiting_note(
         &self,
         schedule: ScheduleId,
@@ -245,18 +209,21 @@ impl Store {
         .await
     }
 
-    /// Saves the progress of an open answer.
+    /// Saves the progress of an open answer for a node. Returns false if the answer has ended, or if another node than
+    /// `before` has continued it.
     pub async fn save_chat_answer(
         &self,
         schedule: ScheduleId,
         key: FiringKey,
         progress: AnswerProgress,
         node: String,
-    ) -> Result<(), StoreError> {
+        before: Option<String>,
+    ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let row = args![schedule, key.as_str(), to_json(&progress)?, node];
-                tx.execute(SAVE_CHAT_ANSWER, row).await.map(drop)
+                let before = before.unwrap_or_default();
+                let row = args![schedule, key.as_str(), to_json(&progress)?, node, before];
+                Ok(tx.execute(SAVE_CHAT_ANSWER, row).await? > 0)
             })
         })
         .await

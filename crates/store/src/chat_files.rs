@@ -57,6 +57,13 @@ impl Store {
         row.await?.map(|row| row.get("name")).transpose()
     }
 
+    /// Returns how many files a job has sent.
+    pub async fn count_chat_files(&self, job: JobId) -> Result<u32, StoreError> {
+        let row =
+            self.read(move |tx| Box::pin(async move { tx.one(COUNT_FILES, args![job.as_str()]).await }));
+        row.await?.map_or(Ok(0), |row| row.count("files"))
+    }
+
     /// Stores a file that a running attempt sends, unless the job has `max` files. The number of `file` is not used.
     pub async fn send_chat_file(
         &self,

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
-use super::{Store, StoreError, chat_calls};
+use super::{Store, StoreError, chat_calls, chat_limits};
 
 statements! {
     ADD_CHAT_MESSAGE = same "insert into chat_messages (bot, id, channel, sent_at, received_at, body) \
         values ($1, $2, $3, $4, $5, $6) on conflict (bot, id) do nothing";
-    CHAT_CHANNEL_SEEN = same "insert into chat_channels (bot, channel, place, sent_at) values ($1, $2, $3, $4) \
-        on conflict (bot, channel) do update set sent_at = excluded.sent_at, place = excluded.place \
+    CHAT_CHANNEL_SEEN = same "insert into chat_channels (bot, channel, place, sent_at, parent) \
+        values ($1, $2, $3, $4, $5) on conflict (bot, channel) do update set sent_at = excluded.sent_at, place = excluded.place \
         where chat_channels.sent_at < excluded.sent_at";
     OPEN_CHAT_CHANNELS = same "select distinct channel from chat_messages where bot = $1 and body is not null";
     OPEN_CHAT_MESSAGES = same "select id from chat_messages where bot = $1 and channel = $2 and body is not null \
@@ -20,12 +20,12 @@ statements! {
     OPEN_CHAT_MESSAGE = same "select * from chat_messages where bot = $1 and id = $2 and body is not null";
     CHAT_MESSAGE_HANDLED = same "update chat_messages set body = null where bot = $1 and id = $2 and body is not null";
     EDIT_CHAT_MESSAGE = same "update chat_messages set body = $3 where bot = $1 and id = $2 and body is not null";
-    CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 and sent_at >= $2 \
-        order by sent_at desc limit $3";
+    CHAT_CHANNELS = same "select place, sent_at from chat_channels where bot = $1 and parent = $2 and sent_at >= $3 \
+        order by sent_at desc limit $4";
     CHAT_RECEIVED_UNTIL = same "select received_until from chat_inboxes where bot = $1";
     SET_CHAT_RECEIVED_UNTIL = same "insert into chat_inboxes (bot, received_until) values ($1, $2) \
         on conflict (bot) do update set received_until = excluded.received_until \
-        where chat_inboxes.received_until < excluded.received_until";
+        where chat_inboxes.received_until < excluded.received_until or chat_inboxes.received_until > $3";
     FORGET_CHAT_MESSAGES = same "delete from chat_messages where received_at < $1 and body is null";
     FORGET_CHAT_CHANNELS = same "delete from chat_channels where sent_at < $1";
 }
@@ -120,24 +120,56 @@ impl Store {
         row.await?.map(|row| row.time("received_until")).transpose()
     }
 
-    /// Records that the bot has received all messages up to this time.
-    pub async fn set_chat_received_until(&self, bot: String, until: Timestamp) -> Result<(), StoreError> {
+    /// Records that the bot has received all messages up to this time. The recorded time goes back only if it is after
+    /// `now`, because the clock was ahead.
+    pub async fn set_chat_received_until(
+        &self,
+        bot: String,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
-            Box::pin(async move { tx.execute(SET_CHAT_RECEIVED_UNTIL, args![bot, until]).await.map(drop) })
+            Box::pin(
+                async move { tx.execute(SET_CHAT_RECEIVED_UNTIL, args![bot, until, now]).await.map(drop) },
+            )
         })
         .await
     }
 
-    /// Returns at most `limit` channels and threads in which the bot has received or answered messages since this time,
-    /// those with the newest messages first.
+    /// Returns at most `limit` channels in which the bot has received or answered messages since this time, also in
+    /// threads; those with the newest messages first.
     pub async fn chat_channels(
         &self,
         bot: String,
         since: Timestamp,
-        limit: u32,
+        limit: usize,
     ) -> Result<Vec<SeenChatChannel>, StoreError> {
-        let rows = self
-            .read(move |tx| Box::pin(async move { tx.all(CHAT_CHANNELS, args![bot, since, limit]).await }));
+        self.seen_within(bot, String::new(), since, limit).await
+    }
+
+    /// Returns at most `limit` threads of a channel in which the bot has received or answered messages since this time,
+    /// those with the newest messages first.
+    pub async fn chat_threads(
+        &self,
+        bot: String,
+        channel: String,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SeenChatChannel>, StoreError> {
+        self.seen_within(bot, channel, since, limit).await
+    }
+
+    async fn seen_within(
+        &self,
+        bot: String,
+        parent: String,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SeenChatChannel>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.read(move |tx| {
+            Box::pin(async move { tx.all(CHAT_CHANNELS, args![bot, parent, since, limit]).await })
+        });
         let channel = |row: &Row| {
             let place = row.json_opt("place")?.ok_or_else(|| row.unreadable("place", ""))?;
             Ok(SeenChatChannel { place, sent_at: row.time("sent_at")? })
@@ -152,6 +184,7 @@ impl Store {
             Box::pin(async move {
                 tx.execute(FORGET_CHAT_CHANNELS, args![before]).await?;
                 chat_calls::forget(tx, before).await?;
+                chat_limits::forget(tx, before).await?;
                 tx.execute(FORGET_CHAT_MESSAGES, args![before]).await
             })
         })
@@ -159,23 +192,21 @@ impl Store {
     }
 }
 
-/// Records the time of a message or an answer in a place, if it is the newest one.
+/// Records the time of a message or an answer in a place, if it is the newest one. The place of a thread also counts for
+/// its channel.
 pub(super) async fn note_channel(
     tx: &mut Tx<'_>,
     bot: &str,
     place: &ChatPlace,
     sent_at: Timestamp,
 ) -> Result<(), StoreError> {
-    let seen = args![bot, channel_key(place), to_json(place)?, sent_at];
+    if let Some(thread) = &place.thread {
+        let (key, parent) = (format!("{}/{thread}", place.channel), place.channel.as_str());
+        tx.execute(CHAT_CHANNEL_SEEN, args![bot, key, to_json(place)?, sent_at, parent]).await?;
+    }
+    let whole = ChatPlace { thread: None, ..place.clone() };
+    let seen = args![bot, whole.channel.as_str(), to_json(&whole)?, sent_at, ""];
     tx.execute(CHAT_CHANNEL_SEEN, seen).await.map(drop)
-}
-
-/// Returns the key of a channel or thread.
-fn channel_key(place: &ChatPlace) -> String {
-    place
-        .thread
-        .as_ref()
-        .map_or_else(|| place.channel.clone(), |thread| format!("{}/{thread}", place.channel))
 }
 
 fn read(row: &Row) -> Result<ReceivedChatMessage, StoreError> {

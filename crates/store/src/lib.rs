@@ -18,6 +18,7 @@
 
 mod adoptions;
 mod agent_lock;
+mod answered_jobs;
 mod asks;
 mod attempts;
 pub mod audit;
@@ -33,7 +34,9 @@ mod chat_calls;
 mod chat_counts;
 mod chat_edits;
 mod chat_files;
+mod chat_limits;
 mod chat_messages;
+mod chat_spending;
 mod claims;
 mod cursors;
 mod database;
@@ -42,6 +45,7 @@ mod events;
 mod failures;
 mod firings;
 mod followups;
+mod highest_cost;
 pub mod histogram;
 mod hooks;
 mod identity;
@@ -85,6 +89,7 @@ use database::writer::{SuccessIf, Writer};
 use cowhand_system::clock::Clock;
 
 pub use adoptions::EmptyAdoption;
+pub use answered_jobs::{AnsweredJob, OpenAnswer};
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows, RevokedToken};
@@ -97,6 +102,7 @@ pub use chat_bots::{ChatBotRecord, ChatBotState};
 pub use chat_counts::ChatCounts;
 pub use chat_edits::ChatEdit;
 pub use chat_files::{FileSent, SentFile};
+pub use chat_limits::{CountedMessage, LimitReached, MessageLimits};
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
@@ -301,6 +307,7 @@ fn all_statements() -> Vec<Statement> {
         agent_lock::ALL,
         asks::ALL,
         attempts::ALL,
+        answered_jobs::ALL,
         budgets::ALL,
         cancellation::ALL,
         chat_answers::ALL,
@@ -310,7 +317,9 @@ fn all_statements() -> Vec<Statement> {
         chat_counts::ALL,
         chat_edits::ALL,
         chat_files::ALL,
+        chat_limits::ALL,
         chat_messages::ALL,
+        chat_spending::ALL,
         claims::ALL,
         cursors::ALL,
         database::db::ALL,
@@ -321,6 +330,7 @@ fn all_statements() -> Vec<Statement> {
         followups::ALL,
         database::event_log::ALL,
         database::health::ALL,
+        highest_cost::ALL,
         hooks::ALL,
         identity::ALL,
         imports::ALL,

@@ -50,7 +50,14 @@ impl Store {
         .await?;
         // Jobs are locked before schedules, so this is a transaction of its own.
         self.write(move |tx| Box::pin(async move { jobs::follow_calendars(tx, &roster, now).await })).await?;
-        Ok(empty)
+        let mut adopts_nothing = Vec::new();
+        for adoption in empty {
+            // It may have taken over the jobs that stayed with their agent.
+            if !self.was_adopted(adoption.clone()).await? {
+                adopts_nothing.push(adoption);
+            }
+        }
+        Ok(adopts_nothing)
     }
 
     /// Returns the probable former names of new schedules. Only former schedules that have fired count.
@@ -90,10 +97,17 @@ async fn load(
     }
     if !schedules::add(tx, &new).await? {
         let mut stored = schedules::lock(tx, schedule.id).await?;
-        if !stored.reload(schedule, now) {
+        let is_resumed = stored.resume_without_breaker(schedule, now);
+        let is_reloaded = stored.reload(schedule, now);
+        if is_resumed || is_reloaded {
+            schedules::save(tx, &stored).await?;
+        }
+        if is_resumed {
+            schedules::record(tx, &stored, Fact::ScheduleResumed, now);
+        }
+        if !is_reloaded {
             return keep_cursor(tx, schedule).await;
         }
-        schedules::save(tx, &stored).await?;
         if !schedule.enabled {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use super::{Store, StoreError, cursors, jobs};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
-    LOADED_SCHEDULES = same "select id, trigger_config, state, absent_since, trigger_error from schedules";
+    LOADED_SCHEDULES = same "select id, trigger_config, state, absent_since, trigger_error, paused_until from schedules";
     SCHEDULES_OF_IDS =
         sqlite "select * from schedules where id in (select value from json_each($1))"
         postgres "select * from schedules where id = any (array(select json_array_elements_text(($1::text)::json)))";
@@ -245,13 +245,16 @@ pub(super) struct LoadedColumns {
     pub(super) is_absent: bool,
     /// True if a load tries the trigger of the schedule again.
     is_stopped: bool,
+    /// True during a pause, also if a person disabled the schedule.
+    is_paused: bool,
 }
 
 impl LoadedColumns {
     /// Returns true if a load of this schedule does not change its row. The result false means that the row may have to
     /// be changed; [`ScheduleRecord::reload`] decides.
     pub(super) fn is_current(&self, schedule: &Schedule) -> Result<bool, StoreError> {
-        let is_same = self.is_absent != schedule.enabled && !self.is_stopped;
+        let may_resume = self.is_paused && !schedule.breaker.is_on();
+        let is_same = self.is_absent != schedule.enabled && !self.is_stopped && !may_resume;
         Ok(is_same && self.trigger == jobs::to_json(&schedule.trigger)?)
     }
 }
@@ -266,6 +269,7 @@ pub(super) async fn loaded(tx: &mut Tx<'_>) -> Result<HashMap<ScheduleId, Loaded
             trigger: row.get("trigger_config")?,
             is_absent: row.time_opt("absent_since")?.is_some(),
             is_stopped: state == "error" && trigger_error.is_some(),
+            is_paused: row.time_opt("paused_until")?.is_some(),
         };
         Ok((row.parse("id")?, columns))
     };

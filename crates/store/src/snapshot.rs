@@ -8,7 +8,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::trigger::{Driver, FiringKey};
 use cowhand_core::uptime::Uptime;
@@ -28,9 +28,13 @@ macro_rules! live_jobs {
             jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
             jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
             leases.expires_at, leases.boot, \
+            current.reserved_microdollars, current.reserved_tokens, \
+            current.microdollars as spent_microdollars, current.tokens as spent_tokens, \
             (select runtime from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as runtime, \
             (select outcome from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as outcome \
-            from jobs left join leases on leases.job_id = jobs.id where ",
+            from jobs left join leases on leases.job_id = jobs.id \
+            left join attempts as current on current.job_id = jobs.id and current.number = jobs.attempt \
+                and jobs.status = 'running' where ",
             $condition,
             " order by jobs.number"
         )
@@ -169,7 +173,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<Snapshot, StoreError> {
         let configured = || agents.iter().filter_map(|name| roster.agent(name));
-        let ledger = if configured().any(|agent| agent.budget.has_windows()) || roster.budget.has_windows() {
+        let has_budget = |agent: &Agent| agent.budget.has_windows() || agent.has_person_budget();
+        let ledger = if configured().any(has_budget) || roster.budget.has_windows() {
             self.spending(roster, now).await?
         } else {
             SpendingLedger::default()
@@ -225,9 +230,14 @@ pub enum WaitingJobs {
 
 impl WaitingJobs {
     /// Selects enough of the oldest jobs to fill the places of each of these agents, even if some of the jobs have to
-    /// wait for something else.
+    /// wait for something else. Any number of jobs can wait for the budget of their sender, so all jobs are selected if
+    /// there is such a budget.
     pub fn to_fill_places(roster: &Roster, agents: &[AgentName]) -> Self {
-        let places = agents.iter().filter_map(|name| roster.agent(name)).map(|agent| agent.max_concurrent);
+        let agents = agents.iter().filter_map(|name| roster.agent(name));
+        if agents.clone().any(Agent::has_person_budget) {
+            return Self::All;
+        }
+        let places = agents.map(|agent| agent.max_concurrent);
         Self::Oldest { count: places.max().unwrap_or_default().saturating_mul(2).saturating_add(SPARE_JOBS) }
     }
 }
@@ -361,7 +371,20 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
         confined: row.get::<Option<String>>("confined")?.is_some(),
         session_key: row.get("session_key")?,
         requeued: row.json_opt("requeued")?.unwrap_or_default(),
+        reserved: reserved(row)?,
         state,
+    })
+}
+
+/// Returns the part of the job's reservation that it has not spent. The columns are null if the job does not run.
+fn reserved(row: &Row) -> Result<Amount, StoreError> {
+    let left = |reserved, spent| {
+        let count = |column| Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.unwrap_or_default());
+        Ok::<_, StoreError>(count(reserved)?.saturating_sub(count(spent)?).max(0).cast_unsigned())
+    };
+    Ok(Amount {
+        microdollars: left("reserved_microdollars", "spent_microdollars")?,
+        tokens: left("reserved_tokens", "spent_tokens")?,
     })
 }
 

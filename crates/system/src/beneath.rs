@@ -59,10 +59,18 @@ impl Root {
     /// Opens a directory that the config names. Links on its path are followed. A link in one of the `writable` folders
     /// is an error, because an agent can make links there.
     pub fn configured(path: &Path, writable: &[PathBuf]) -> Result<Self, NotOpened> {
-        let real = resolve(path, writable)?;
-        let below = real.strip_prefix("/").unwrap_or(&real);
         // A component that became a link since it was resolved is not followed.
-        Self::open(Path::new("/"))?.directory(below)
+        Self::without_links(&resolve(path, writable)?)
+    }
+
+    /// Opens a directory by its real path. A link anywhere on the path is an error.
+    pub fn without_links(path: &Path) -> Result<Self, NotOpened> {
+        Self::open(Path::new("/"))?.directory(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Returns the real path of this directory.
+    pub fn path(&self) -> io::Result<PathBuf> {
+        real_path(&self.0)
     }
 
     /// Opens a directory below this one.
@@ -82,9 +90,7 @@ impl Root {
 
     /// Reads a regular file below this directory if it has at most `most` bytes.
     pub fn read(&self, below: &Path, most: u64) -> Result<Vec<u8>, NotOpened> {
-        let mut bytes = Vec::new();
-        self.file(below)?.take(most + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most { Err(NotOpened::TooLarge(most)) } else { Ok(bytes) }
+        read(self.file(below)?, most)
     }
 
     /// Lists the names in this directory, each with its type.
@@ -189,6 +195,18 @@ impl Root {
 const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const LIST_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// Reads an open file if it has at most `most` bytes.
+pub fn read(file: File, most: u64) -> Result<Vec<u8>, NotOpened> {
+    let mut bytes = Vec::new();
+    if file.metadata()?.len() <= most {
+        file.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 <= most {
+            return Ok(bytes);
+        }
+    }
+    Err(NotOpened::TooLarge(most))
+}
+
 /// Resolves every link on a path. A link in one of the `writable` folders is an error.
 pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> {
     let path = std::path::absolute(path)?;
@@ -219,6 +237,11 @@ pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> 
         left.extend(reversed(&target));
     }
     Ok(real)
+}
+
+/// Returns the real path of an open file or directory.
+pub fn real_path(opened: &impl AsRawFd) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))
 }
 
 fn reversed(path: &Path) -> Vec<OsString> {
@@ -335,7 +358,7 @@ mod tests {
             let without_openat2 = plain(path).and_then(|below| {
                 let file = File::from(root.walk(&below, OFlags::RDONLY | OFlags::NONBLOCK)?);
                 if file.metadata()?.is_file() {
-                    Ok(fs::read(path_of(&file))?)
+                    Ok(fs::read(real_path(&file)?)?)
                 } else {
                     Err(NotOpened::NotRegular)
                 }
@@ -370,10 +393,6 @@ mod tests {
         assert!(!folder.path().join("root/a").exists());
         assert_eq!(fs::read_to_string(folder.path().join("out/file")).unwrap(), "outside");
         assert!(!folder.path().join("new").exists() && !folder.path().join("out/new").exists());
-    }
-
-    fn path_of(file: &File) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
     }
 
     #[test]

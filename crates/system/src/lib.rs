@@ -16,3 +16,4 @@ pub mod panic;
 pub mod remove;
 pub mod stderr;
 pub mod tree;
+pub mod work_dir;

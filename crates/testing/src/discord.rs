@@ -151,6 +151,11 @@ impl FakeDiscord {
         self.lock().sessions.values().filter(|session| session.connection.is_some()).count()
     }
 
+    /// Returns the addresses that the platform has fetched for the previews of links in messages of the bot.
+    pub fn fetched_links(&self) -> Vec<String> {
+        self.lock().fetched_links.clone()
+    }
+
     /// Returns the requests since the last call, for example `GET /channels/1`.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().requests)

@@ -29,6 +29,8 @@ pub const APP_TOKEN: &str = "xapp-fake-1";
 pub const BOT_USER: &str = "UBOT";
 pub const BOT_ID: &str = "BBOT";
 pub const TEAM: &str = "T1";
+/// Name of a request for the content of a file, in the list of calls.
+pub const DOWNLOAD: &str = "files-pri";
 /// Scopes that the bot has at the start.
 pub const ALL_SCOPES: [&str; 10] = [
     "app_mentions:read",
@@ -67,6 +69,8 @@ pub struct FakeFile {
     pub content: Vec<u8>,
     /// True as soon as the bytes have arrived.
     pub is_uploaded: bool,
+    /// True for a message that was recorded in the client of the platform.
+    pub is_voice: bool,
     /// Channels with their messages that contain the file.
     pub shares: Vec<(String, String)>,
 }
@@ -94,6 +98,8 @@ pub(crate) enum SlackFault {
     RateLimited { retry_after: u64 },
     /// Answers 500, and does nothing.
     Failed,
+    /// Answers with this error code, and does nothing.
+    Refused { code: &'static str },
     /// Executes the request, and answers 500.
     FailedAfterEffect,
 }
@@ -114,6 +120,8 @@ pub struct FakeSlackState {
     pub file_redirect: Option<String>,
     /// Size that is stated of every file; none means its real size.
     pub stated_file_size: Option<usize>,
+    /// Number of bytes that are streamed instead of the content of each file.
+    pub streamed_file_size: Option<usize>,
     faults: Vec<(String, SlackFault, usize)>,
     sockets: Vec<FakeSocket>,
     tickets: BTreeSet<String>,
@@ -159,6 +167,7 @@ impl FakeSlackState {
             acknowledge_within: Duration::from_secs(3),
             file_redirect: None,
             stated_file_size: None,
+            streamed_file_size: None,
             faults: Vec::new(),
             sockets: Vec::new(),
             tickets: BTreeSet::new(),
@@ -170,6 +179,11 @@ impl FakeSlackState {
         };
         state.add_user(BOT_USER, "cowhand", true);
         state
+    }
+
+    /// Returns whether no envelope waits for its acknowledgement or for another delivery.
+    pub fn has_no_envelopes(&self) -> bool {
+        self.envelopes.is_empty()
     }
 
     pub(crate) fn add_user(&mut self, id: &str, name: &str, is_bot: bool) {
@@ -308,7 +322,7 @@ impl FakeSlack {
         state.files.values().filter(is_in).cloned().collect()
     }
 
-    /// Returns the calls of a method.
+    /// Returns the calls of a method. The method [`DOWNLOAD`] is a request for the content of a file.
     pub fn calls(&self, method: &str) -> Vec<FakeCall> {
         self.state().calls.iter().filter(|call| call.method == method).cloned().collect()
     }
@@ -327,6 +341,11 @@ impl FakeSlack {
     /// Answers the next calls of a method with 500.
     pub fn fail(&self, method: &str, count: usize) {
         self.plan(method, SlackFault::Failed, count);
+    }
+
+    /// Answers the next calls of a method with an error code.
+    pub fn refuse(&self, method: &str, count: usize, code: &'static str) {
+        self.plan(method, SlackFault::Refused { code }, count);
     }
 
     /// Executes the next calls of a method, and answers 500.

@@ -33,6 +33,9 @@ struct Application {
     id: String,
     #[serde(default)]
     flags: u64,
+    /// True if everybody can add the bot to a server.
+    #[serde(default)]
+    bot_public: bool,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +63,17 @@ pub(super) async fn check(
             advice: "enable \u{201c}Message Content Intent\u{201d} on the page Bot of the app in the Discord Developer Portal"
                 .to_owned(),
             is_fatal: true,
+        });
+    }
+    if application.bot_public {
+        problems.push(SetupProblem {
+            problem: "the app is a public bot: everybody on Discord can add it to a server of their own, and send it direct \
+                      messages"
+                .to_owned(),
+            advice: "in the Discord Developer Portal, set \u{201c}Install Link\u{201d} to None on the page Installation, and \
+                     disable \u{201c}Public Bot\u{201d} on the page Bot"
+                .to_owned(),
+            is_fatal: false,
         });
     }
     if guilds.is_empty() {

@@ -10,6 +10,8 @@ use super::rest::{DiscordRest, RestError, RestRequest};
 
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
+/// Number of guilds in which commands of another scope are looked for.
+const MAX_OTHER_GUILDS: usize = 20;
 /// Type of an option whose value is a text.
 const STRING_OPTION: u64 = 3;
 /// Type of a command that people write, unlike an entry of a menu.
@@ -37,48 +39,78 @@ pub struct SlashOption {
     pub has_suggestions: bool,
 }
 
-/// Registers the commands. Tries again until it succeeds or the platform refuses the token. The bot works without slash
-/// commands, so a failure is only logged.
-pub(super) async fn register_commands(
-    rest: &DiscordRest,
-    application: &str,
-    guild: Option<&str>,
-    commands: &[SlashCommand],
-) {
-    let mut wait = FIRST_WAIT;
-    while let Err(error) = register_once(rest, application, guild, commands).await {
-        tracing::warn!("the slash commands could not be registered on Discord: {error}");
-        match error {
-            RestError::Revoked(_) => return,
-            // Another try may succeed after the owner has given the bot the missing scope.
-            RestError::Refused { .. } => wait = LONGEST_WAIT,
-            RestError::RateLimited(limit) => wait = wait.max(limit),
-            RestError::Unavailable(_) => {}
-        }
-        sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
-    }
+/// The commands of an application, and where they are offered.
+#[derive(Debug)]
+pub(super) struct SlashRegistration {
+    pub(super) application: String,
+    /// Guild in which the commands are registered; none for all guilds.
+    pub(super) guild: Option<String>,
+    /// Guilds of the bot.
+    pub(super) guilds: Vec<String>,
+    pub(super) commands: Vec<SlashCommand>,
 }
 
-async fn register_once(
-    rest: &DiscordRest,
-    application: &str,
-    guild: Option<&str>,
-    commands: &[SlashCommand],
-) -> Result<(), RestError> {
-    let scope = guild.map(|guild| format!("/guilds/{guild}")).unwrap_or_default();
-    let path = format!("/applications/{application}{scope}/commands");
-    let wanted: Vec<Value> = commands.iter().map(command_json).collect();
-    let existing = rest.get(path.clone()).await?;
-    let mut existing: Vec<Value> = existing.as_array().into_iter().flatten().map(known_part).collect();
-    let mut sorted = wanted.clone();
-    for list in [&mut existing, &mut sorted] {
-        list.sort_by_key(|command| command["name"].as_str().unwrap_or_default().to_owned());
+impl SlashRegistration {
+    /// Registers the commands, and tries again until it succeeds or the platform refuses the commands. The bot works
+    /// without slash commands, so a failure is only logged.
+    pub(super) async fn run(&self, rest: &DiscordRest) {
+        let mut wait = FIRST_WAIT;
+        while let Err(error) = self.register_once(rest).await {
+            tracing::warn!("the slash commands could not be registered on Discord: {error}");
+            match error {
+                RestError::Revoked(_) => return,
+                // Another try may succeed after the owner has given the bot the missing scope.
+                RestError::Refused { .. } => wait = LONGEST_WAIT,
+                RestError::RateLimited(limit) => wait = wait.max(limit),
+                RestError::Unavailable(_) => {}
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        if let Err(error) = self.remove_from_other_scopes(rest).await {
+            tracing::warn!("old slash commands could not be removed on Discord: {error}");
+        }
     }
-    if existing != sorted {
-        rest.send(&RestRequest::new(Method::PUT, path).json(Value::Array(wanted))).await?;
+
+    async fn register_once(&self, rest: &DiscordRest) -> Result<(), RestError> {
+        let path = self.path(self.guild.as_deref());
+        let wanted: Vec<Value> = self.commands.iter().map(command_json).collect();
+        let existing = rest.get(path.clone()).await?;
+        let mut existing: Vec<Value> = existing.as_array().into_iter().flatten().map(known_part).collect();
+        let mut sorted = wanted.clone();
+        for list in [&mut existing, &mut sorted] {
+            list.sort_by_key(|command| command["name"].as_str().unwrap_or_default().to_owned());
+        }
+        if existing != sorted {
+            rest.send(&RestRequest::new(Method::PUT, path).json(Value::Array(wanted))).await?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Removes the commands that an earlier config has registered in another scope. Otherwise Discord offers them twice.
+    /// Commands with other names stay.
+    async fn remove_from_other_scopes(&self, rest: &DiscordRest) -> Result<(), RestError> {
+        let guilds = self.guilds.iter().take(MAX_OTHER_GUILDS).map(|guild| Some(guild.as_str()));
+        for scope in guilds.chain([None]).filter(|scope| *scope != self.guild.as_deref()) {
+            let path = self.path(scope);
+            let existing = match rest.get(path.clone()).await {
+                // The bot may not have the scope for commands in this guild.
+                Err(RestError::Refused { .. }) => continue,
+                existing => existing?,
+            };
+            for command in existing.as_array().into_iter().flatten() {
+                let is_own = self.commands.iter().any(|own| command["name"] == own.name);
+                let Some(id) = command["id"].as_str().filter(|_| is_own) else { continue };
+                rest.send(&RestRequest::new(Method::DELETE, format!("{path}/{id}"))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, guild: Option<&str>) -> String {
+        let scope = guild.map(|guild| format!("/guilds/{guild}")).unwrap_or_default();
+        format!("/applications/{}{scope}/commands", self.application)
+    }
 }
 
 fn command_json(command: &SlashCommand) -> Value {

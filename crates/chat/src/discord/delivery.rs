@@ -240,7 +240,7 @@ fn read<T: for<'de> Deserialize<'de>>(data: &Value) -> Option<T> {
     match T::deserialize(data) {
         Ok(event) => Some(event),
         Err(error) => {
-            tracing::warn!("a message of Discord has another form: {error}");
+            tracing::warn!("a message of Discord has an unexpected form: {error}");
             None
         }
     }

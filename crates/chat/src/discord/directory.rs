@@ -263,12 +263,12 @@ pub(super) fn conversation_of(place: &ChatPlace) -> &str {
 
 pub(super) fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, RestError> {
     serde_json::from_value(value)
-        .map_err(|error| RestError::Unavailable(format!("the answer has another form: {error}")))
+        .map_err(|error| RestError::Unavailable(format!("the answer has an unexpected form: {error}")))
 }
 
 fn apply<T: DeserializeOwned>(data: &Value, change: impl FnOnce(T)) {
     match T::deserialize(data) {
         Ok(event) => change(event),
-        Err(error) => tracing::warn!("an event about a Discord server has another form: {error}"),
+        Err(error) => tracing::warn!("an event about a Discord server has an unexpected form: {error}"),
     }
 }

@@ -18,7 +18,7 @@ use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
 use super::DiscordSettings;
-use super::command::register_commands;
+use super::command::SlashRegistration;
 use super::directory::parsed;
 use super::interaction::{InteractionKey, answer_interaction};
 use super::presence::presence;
@@ -29,6 +29,8 @@ use crate::{ConnectionEnd, ConnectionState, EventReply};
 /// Wait before the address of the gateway is requested again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// Longest time after which the number of allowed sessions begins again.
+const LONGEST_RESET: Duration = Duration::from_hours(24);
 /// Time since the last failure after which the number of failures begins again with zero.
 const SOUND_CONNECTION: Duration = Duration::from_mins(1);
 
@@ -141,7 +143,7 @@ impl GatewayReader<'_> {
 
     fn shard(&self, access: GatewayAccess) -> Shard {
         let limit = access.session_start_limit;
-        let reset_after = Duration::from_millis(limit.reset_after);
+        let reset_after = Duration::from_millis(limit.reset_after).min(LONGEST_RESET);
         if limit.remaining == 0 {
             let hours = reset_after.as_secs().div_ceil(3600);
             self.show_problem(format!(
@@ -199,9 +201,11 @@ impl GatewayReader<'_> {
         }
         self.registration.abort_all();
         let (rest, application) = (Arc::clone(self.rest), ready.application.id.clone());
+        let guilds = ready.guilds.iter().map(|guild| guild.id.clone()).collect();
         let (guild, commands) = (self.settings.command_guild.clone(), self.settings.commands.clone());
+        let registration = SlashRegistration { application, guild, guilds, commands };
         self.registration.spawn(async move {
-            register_commands(&rest, &application, guild.as_deref(), &commands).await;
+            registration.run(&rest).await;
         });
     }
 
@@ -238,7 +242,7 @@ fn read_event<T: DeserializeOwned>(name: &str, data: &RawValue) -> Option<T> {
     match serde_json::from_str(data.get()) {
         Ok(event) => Some(event),
         Err(error) => {
-            tracing::warn!("the event {name} of Discord has another form: {error}");
+            tracing::warn!("the event {name} of Discord has an unexpected form: {error}");
             None
         }
     }

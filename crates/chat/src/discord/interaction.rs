@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::directory::{Directory, place_in};
 use super::message::chat_user;
+use super::post::SUPPRESS_EMBEDS;
 use super::rest::{DiscordRest, RestError, RestRequest};
 use super::wire::{DiscordChannel, DiscordInteraction, InteractionOption};
 use crate::EventReply;
@@ -190,7 +191,7 @@ async fn answer_later(
 }
 
 fn private_message(text: &str) -> Value {
-    json!({ "content": cut(text), "flags": EPHEMERAL, "allowed_mentions": { "parse": [] } })
+    json!({ "content": cut(text), "flags": EPHEMERAL | SUPPRESS_EMBEDS, "allowed_mentions": { "parse": [] } })
 }
 
 /// Cuts a text to the length that Discord allows.

@@ -78,6 +78,7 @@ pub(super) fn chat_user(
         name: user_name(user, member),
         roles,
         is_bot: user.bot,
+        bot_id: None,
         is_self: user.id == bot,
     }
 }

@@ -21,22 +21,33 @@ pub(super) async fn missed(
         let last_message = directory.last_message_at_begin(id);
         last_message.and_then(|message| time_of_id(&message)).is_some_and(|time| time <= after)
     };
-    let mut missed = Vec::new();
+    let (mut missed, mut refusal) = (Vec::new(), None);
     if !is_quiet(&channel.channel) {
         // A thread can be listed in the config as a channel.
         let place = directory.place(rest, channel.space.clone(), &channel.channel).await?;
-        missed = history(rest, directory, &place, Some(after), None, limit).await?;
+        match history(rest, directory, &place, Some(after), None, limit).await {
+            Ok(messages) => missed = messages,
+            // A forum has only threads.
+            Err(error @ RestError::Refused { .. }) => refusal = Some(error),
+            Err(error) => return Err(error),
+        }
     }
     let mut of_channel = directory.threads_of(&channel.channel);
     of_channel.extend(threads.iter().filter(|&thread| !directory.is_known(thread)).cloned());
     for thread in of_channel.into_iter().filter(|thread| !is_quiet(thread)) {
         let place = ChatPlace { thread: Some(thread), ..channel.clone() };
         match history(rest, directory, &place, Some(after), None, limit).await {
-            Ok(messages) => missed.extend(messages),
+            Ok(messages) => {
+                missed.extend(messages);
+                refusal = None;
+            }
             // The thread was deleted, or the bot may no longer read it.
             Err(RestError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
+    }
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
     missed.sort_by(|one, other| (one.sent_at, &one.id).cmp(&(other.sent_at, &other.id)));
     missed.drain(..missed.len().saturating_sub(limit));

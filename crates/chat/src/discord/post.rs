@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::UNKNOWN_MESSAGE;
 use super::directory::{Directory, conversation_of, parsed};
 use super::history::{page_before, time_of_id};
 use super::multipart::multipart;
@@ -23,7 +24,13 @@ use crate::{Button, ButtonStyle, Post, Posted};
 const NONCE_AGE: SignedDuration = SignedDuration::from_mins(1);
 /// Tolerance for the comparison of times of the platform, whose answers state whole seconds.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
+/// Time before the first try from which a post is looked up: the clock of the platform is known only in whole seconds,
+/// and its answers take some time.
+const LOOKUP_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 const PAGE: usize = 100;
+/// Flag of a message whose links have no previews. For a preview, Discord requests the address: an agent without access
+/// to the network could send data in the addresses of its links.
+pub(super) const SUPPRESS_EMBEDS: u64 = 1 << 2;
 /// Maximum number of buttons in a row, and of characters of a label.
 const ROW_BUTTONS: usize = 5;
 const LABEL_CHARACTERS: usize = 80;
@@ -52,7 +59,9 @@ async fn post_there(
     post: &Post,
     now: Timestamp,
 ) -> Result<Posted, RestError> {
-    if now.duration_since(post.first_tried_at) > NONCE_AGE
+    // The age is negative if the clock was set back.
+    let age = now.duration_since(post.first_tried_at);
+    if !(SignedDuration::ZERO..=NONCE_AGE).contains(&age)
         && let Some(id) = earlier_message(rest, directory, post).await?
     {
         return Ok(Posted { id, is_repeated: true });
@@ -87,6 +96,7 @@ pub(super) async fn edit(
     let body = json!({
         "content": text,
         "components": components(buttons),
+        "flags": SUPPRESS_EMBEDS,
         "allowed_mentions": { "parse": [], "replied_user": false },
     });
     rest.send(&RestRequest::new(Method::PATCH, path).json(body)).await.map(drop)
@@ -97,6 +107,7 @@ fn payload(post: &Post) -> Value {
         "content": post.text,
         "nonce": post.key,
         "enforce_nonce": true,
+        "flags": SUPPRESS_EMBEDS,
         "allowed_mentions": { "parse": [], "replied_user": false },
     });
     if !post.buttons.is_empty() {
@@ -134,16 +145,17 @@ async fn earlier_message(
 ) -> Result<Option<String>, RestError> {
     let bot = directory.bot(rest).await?.id;
     let channel = conversation_of(&post.place);
-    // The clocks can differ.
-    let since = post.first_tried_at - CLOCK_TOLERANCE;
     let mut before = None;
     loop {
         let page = page_before(rest, channel, before, PAGE).await?;
+        // The answer has stated the time of the platform.
+        let since = rest.clock.converted(post.first_tried_at);
+        let since = since.checked_sub(LOOKUP_MARGIN).unwrap_or(Timestamp::MIN);
         for message in &page {
             if message.timestamp < since {
                 return Ok(None);
             }
-            if is_same(message, post, &bot) {
+            if is_same(message, post, &bot) && answers_same(rest, channel, message, post).await? {
                 return Ok(Some(message.id.clone()));
             }
         }
@@ -161,10 +173,28 @@ fn is_same(message: &DiscordMessage, post: &Post, bot: &str) -> bool {
     if let Some(nonce) = message.nonce.as_str() {
         return nonce == post.key;
     }
-    let reply_to = message.message_reference.as_ref().and_then(|reference| reference.message_id.as_ref());
     let files = message.attachments.iter().map(|file| file.filename.as_str());
     // Discord removes spaces around the text.
-    message.content.trim() == post.text.trim()
-        && reply_to == post.reply_to.as_ref()
-        && files.eq(post.files.iter().map(|file| file.name.as_str()))
+    message.content.trim() == post.text.trim() && files.eq(post.files.iter().map(|file| file.name.as_str()))
+}
+
+/// Returns whether a message with the same text and files answers the message that the post answers. Discord posts an
+/// answer to a deleted message without a reference.
+async fn answers_same(
+    rest: &DiscordRest,
+    channel: &str,
+    message: &DiscordMessage,
+    post: &Post,
+) -> Result<bool, RestError> {
+    let reply_to = message.message_reference.as_ref().and_then(|reference| reference.message_id.as_ref());
+    match (reply_to, &post.reply_to) {
+        (None, Some(answered)) if message.nonce.as_str().is_none() => {
+            match rest.get(format!("/channels/{channel}/messages/{answered}")).await {
+                Ok(_) => Ok(false),
+                Err(RestError::Refused { code: UNKNOWN_MESSAGE, .. }) => Ok(true),
+                Err(error) => Err(error),
+            }
+        }
+        (reply_to, expected) => Ok(message.nonce.as_str().is_some() || reply_to == expected.as_ref()),
+    }
 }

@@ -8,6 +8,8 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
+use crate::retry_after::wait_of_seconds;
+
 /// Number of buckets above which all buckets whose period has ended are removed.
 const MOST_BUCKETS: usize = 1000;
 
@@ -132,11 +134,6 @@ impl LimitState {
         };
         self.buckets.insert(key, Bucket { remaining, resets_at });
     }
-}
-
-/// Converts a number of seconds from the platform. The number may be negative or very large.
-pub(super) fn wait_of_seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.clamp(0.0, 86_400.0)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::rate_limit::{DiscordLimits, RestRoute, wait_of_seconds};
+use super::rate_limit::{DiscordLimits, RestRoute};
 use crate::ChatError;
+use crate::platform_clock::{PlatformClock, date_of};
+use crate::request_timeout::request_timeout;
+use crate::retry_after::wait_of_seconds;
+use crate::token_refusal::TokenRefusal;
 
 pub(super) const PLATFORM: &str = "Discord";
 /// Longest time that a request waits for rate limits.
@@ -19,6 +22,7 @@ const MOST_WAIT: Duration = Duration::from_mins(1);
 const REPEAT_WAITS: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)];
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time without new bytes of a download.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Client of the REST API with the token of one bot.
@@ -30,9 +34,9 @@ pub(super) struct DiscordRest {
     /// Marked as sensitive, so that debug output does not show it.
     authorization: HeaderValue,
     limits: DiscordLimits,
-    /// Reason why the platform does not accept the token; none if it accepts the token. If there is a reason, no
-    /// request is made with the token.
-    revoked: watch::Sender<Option<String>>,
+    /// The last refusal of the token. While there is one, no request is made with the token.
+    pub(super) refusal: TokenRefusal,
+    pub(super) clock: PlatformClock,
 }
 
 #[derive(Debug)]
@@ -52,6 +56,16 @@ pub(super) enum RestBody {
     Empty,
     Json(Value),
     Multipart { boundary: String, bytes: Vec<u8> },
+}
+
+impl RestBody {
+    /// Returns the size of a file upload. Other bodies are small.
+    const fn length(&self) -> usize {
+        match self {
+            Self::Empty | Self::Json(_) => 0,
+            Self::Multipart { bytes, .. } => bytes.len(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -121,21 +135,16 @@ impl DiscordRest {
         let client = cowhand_system::http::client_builder()
             .user_agent(concat!("DiscordBot (cowhand, ", env!("CARGO_PKG_VERSION"), ")"))
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
             .build()
             .map_err(|error| unavailable(error.without_url()))?;
         let api_url = api_url.trim_end_matches('/').to_owned();
-        let (limits, revoked) = (DiscordLimits::default(), watch::Sender::new(None));
-        Ok(Self { client, api_url, authorization, limits, revoked })
+        let limits = DiscordLimits::default();
+        let (refusal, clock) = (TokenRefusal::default(), PlatformClock::default());
+        Ok(Self { client, api_url, authorization, limits, refusal, clock })
     }
 
     pub(super) fn api_url(&self) -> &str {
         &self.api_url
-    }
-
-    /// Returns a channel that gets the reason when the platform refuses the token.
-    pub(super) fn revoked(&self) -> watch::Receiver<Option<String>> {
-        self.revoked.subscribe()
     }
 
     pub(super) async fn get(&self, path: impl Into<String>) -> Result<Value, RestError> {
@@ -165,7 +174,7 @@ impl DiscordRest {
         route: &RestRoute,
         deadline: Instant,
     ) -> Result<RestAnswer, TryError> {
-        if let (true, Some(reason)) = (request.with_token, self.revoked.borrow().clone()) {
+        if let (true, Some(reason)) = (request.with_token, self.refusal.reason()) {
             return Err(TryError::Final(RestError::Revoked(reason)));
         }
         if let Err(wait) = self.limits.reserve(route) {
@@ -182,6 +191,7 @@ impl DiscordRest {
             .await
             .map_err(|error| TryError::Unclear(RestError::Unavailable(connection_reason(error))))?;
         self.limits.note(route, &headers);
+        self.clock.note(&headers);
         if status.is_success() {
             let body = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
             let body = body.map_err(|error| {
@@ -204,7 +214,7 @@ impl DiscordRest {
                     "the token is wrong or was revoked; create a new one on the page Bot of the app in the \
                               Discord Developer Portal"
                         .to_owned();
-                self.revoked.send_replace(Some(reason.clone()));
+                self.refusal.record(reason.clone());
                 Err(TryError::Final(RestError::Revoked(reason)))
             }
             status if status.is_server_error() => {
@@ -217,6 +227,8 @@ impl DiscordRest {
     fn build(&self, request: &RestRequest) -> reqwest::RequestBuilder {
         let url = format!("{}/api/v10{}", self.api_url, request.path);
         let mut builder = self.client.request(request.method.clone(), url);
+        // A time limit for reading would also include the time in which the body is sent.
+        builder = builder.timeout(request_timeout(request.body.length()));
         if request.with_token {
             builder = builder.header(AUTHORIZATION, self.authorization.clone());
         }
@@ -233,7 +245,9 @@ impl DiscordRest {
     /// Downloads a file, without sending the token. Returns an error if the file has more than `limit` bytes.
     pub(super) async fn download(&self, url: Url, limit: u64) -> Result<Vec<u8>, ChatError> {
         let failed = |error: reqwest::Error| unavailable(error.without_url());
-        let mut response = self.client.get(url).send().await.map_err(failed)?;
+        let too_slow = |_| unavailable(format!("no data for {} s", READ_TIMEOUT.as_secs()));
+        let sent = timeout(READ_TIMEOUT, self.client.get(url).send()).await.map_err(too_slow)?;
+        let mut response = sent.map_err(failed)?;
         let status = response.status();
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             return Err(unavailable(format!("status {status} for the file")));
@@ -243,7 +257,9 @@ impl DiscordRest {
             return Err(ChatError::Refused { platform: PLATFORM, reason });
         }
         let mut content = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        while let Some(chunk) =
+            timeout(READ_TIMEOUT, response.chunk()).await.map_err(too_slow)?.map_err(failed)?
+        {
             content.extend_from_slice(&chunk);
             if content.len() as u64 > limit {
                 return Err(ChatError::TooLarge { limit });
@@ -297,9 +313,4 @@ fn connection_reason(error: reqwest::Error) -> String {
 
 fn unavailable(reason: impl std::fmt::Display) -> ChatError {
     ChatError::Unavailable { platform: PLATFORM, reason: reason.to_string() }
-}
-
-fn date_of(headers: &HeaderMap) -> Option<jiff::Timestamp> {
-    let text = headers.get(DATE)?.to_str().ok()?;
-    Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp())
 }

@@ -8,11 +8,13 @@ use jiff::SignedDuration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::PLATFORM;
 use crate::ChatError;
+use crate::platform_clock::PlatformClock;
+use crate::retry_after::wait_of_seconds;
+use crate::token_refusal::TokenRefusal;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,8 +34,20 @@ const REVOKED: [&str; 6] = [
     "token_revoked",
     "user_removed_from_team",
 ];
-/// Temporary errors. The request may have been executed.
-const TEMPORARY: [&str; 4] = ["fatal_error", "internal_error", "request_timeout", "service_unavailable"];
+/// Errors that mean that too many requests were made.
+const RATE_LIMITED: [&str; 2] = ["rate_limited", "ratelimited"];
+/// Temporary errors, some of them of a workspace that is being moved. The request may have been executed.
+const TEMPORARY: [&str; 9] = [
+    "external_channel_migrating",
+    "fatal_error",
+    "internal_error",
+    "message_limit_exceeded",
+    "org_login_required",
+    "request_timeout",
+    "service_unavailable",
+    "team_added_to_org",
+    "unknown_error",
+];
 
 /// Token with which a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +97,7 @@ impl CallError {
         }
     }
 
-    fn is_revoked(&self) -> bool {
+    pub(super) fn is_revoked(&self) -> bool {
         self.code().is_some_and(|code| REVOKED.contains(&code))
     }
 }
@@ -121,9 +135,10 @@ pub(super) struct SlackApi {
     pub(super) base: Url,
     pub(super) bot_authorization: HeaderValue,
     app_authorization: HeaderValue,
-    /// Error with which Slack refused the bot's token; none if it has not refused the token. After a refusal, no
-    /// request is made with this token until the connector connects again.
-    pub(super) revoked: watch::Sender<Option<String>>,
+    /// The last refusal of the bot's token, with the error of Slack. While there is one, no request is made with this
+    /// token.
+    pub(super) refusal: TokenRefusal,
+    pub(super) clock: PlatformClock,
 }
 
 impl SlackApi {
@@ -143,7 +158,8 @@ impl SlackApi {
             Ok::<_, ChatError>(value)
         };
         let (bot_authorization, app_authorization) = (header(bot_token)?, header(app_token)?);
-        Ok(Self { http, base, bot_authorization, app_authorization, revoked: watch::Sender::new(None) })
+        let (refusal, clock) = (TokenRefusal::default(), PlatformClock::default());
+        Ok(Self { http, base, bot_authorization, app_authorization, refusal, clock })
     }
 
     /// Calls a method with the bot's token.
@@ -165,15 +181,15 @@ impl SlackApi {
     ) -> Result<SlackAnswer, CallError> {
         let (mut failures, mut waited) = (0, Duration::ZERO);
         loop {
-            if let Some(code) = self.revoked.borrow().clone().filter(|_| token == TokenKind::Bot) {
+            if let Some(code) = self.refusal.reason().filter(|_| token == TokenKind::Bot) {
                 return Err(CallError::Code { method, code, needed_scope: None });
             }
             let error = match self.call_once(token, method, params).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if token == TokenKind::Bot && error.is_revoked() {
-                self.revoked.send_replace(error.code().map(str::to_owned));
+            if let Some(code) = error.code().filter(|_| token == TokenKind::Bot && error.is_revoked()) {
+                self.refusal.record(code.to_owned());
             }
             let wait = match &error {
                 _ if repeat == CallRepeat::Never => return Err(error),
@@ -218,6 +234,7 @@ impl SlackApi {
             .body(form(params));
         let response = request.send().await.map_err(|error| transport_error(method, error))?;
         let (status, headers) = (response.status(), response.headers().clone());
+        self.clock.note(&headers);
         if status == StatusCode::TOO_MANY_REQUESTS {
             return Err(CallError::RateLimited { retry_after: retry_after(&headers) });
         }
@@ -238,7 +255,7 @@ fn read_answer(method: &'static str, body: Value, headers: &HeaderMap) -> Result
         return Ok(SlackAnswer { body, scopes });
     }
     let code = body["error"].as_str().unwrap_or("unknown_error").to_owned();
-    if code == "ratelimited" {
+    if RATE_LIMITED.contains(&code.as_str()) {
         return Err(CallError::RateLimited { retry_after: retry_after(headers) });
     }
     if TEMPORARY.contains(&code.as_str()) {
@@ -257,7 +274,7 @@ pub(super) fn transport_error(what: &str, error: reqwest::Error) -> CallError {
 
 fn retry_after(headers: &HeaderMap) -> Duration {
     let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    seconds.map_or(DEFAULT_RETRY_AFTER, Duration::from_secs)
+    seconds.map_or(DEFAULT_RETRY_AFTER, wait_of_seconds)
 }
 
 /// Encodes parameters as a form. Every method accepts forms, but only some accept JSON.

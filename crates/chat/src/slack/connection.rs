@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
+use cowhand_core::chat::BotAccount;
 use jiff::SignedDuration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::SlackConnector;
 use super::api::{CallError, CallRepeat, TokenKind};
 use super::dispatch::Incoming;
-use super::socket::{SocketEnd, open, serve};
+use super::socket::{SlackStream, SocketEnd, open, serve};
 use crate::{ChatError, ConnectionEnd, ConnectionState, ReceivedEvent};
 
 const RECONNECT_WAITS: Backoff =
@@ -24,14 +25,13 @@ const MAX_QUICK_REFRESHES: u32 = 5;
 /// Maximum number of received envelopes that wait.
 const MAX_WAITING_ENVELOPES: usize = 4096;
 /// Errors of a method that mean that Slack refuses the app, and would refuse it again.
-const REFUSING_CODES: [&str; 8] = [
+const REFUSING_CODES: [&str; 7] = [
     "access_denied",
     "app_not_installed",
     "invalid_app",
     "missing_scope",
     "no_permission",
     "not_allowed_token_type",
-    "org_login_required",
     "team_access_not_granted",
 ];
 pub(super) const SOCKET_MODE_ADVICE: &str =
@@ -39,23 +39,16 @@ pub(super) const SOCKET_MODE_ADVICE: &str =
 
 impl SlackConnector {
     pub(super) async fn run_connection(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd {
-        self.api.revoked.send_replace(None);
-        let mut revoked = self.api.revoked.subscribe();
+        self.api.refusal.clear();
         let (queue, envelopes) = mpsc::channel(MAX_WAITING_ENVELOPES);
-        let end = tokio::select! {
+        tokio::select! {
             end = self.keep_connected(queue) => end,
             end = self.dispatch(envelopes, &events) => end,
             () = events.closed() => ConnectionEnd::Stopped,
-            reason = async {
-                let reason = revoked.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-                reason.unwrap_or_default()
-            } => refused(format!("Slack does not accept the bot token: {reason}")),
-        };
-        self.state.send_replace(match &end {
-            ConnectionEnd::Refused { reason } => ConnectionState::Refused { reason: reason.clone() },
-            ConnectionEnd::Stopped => ConnectionState::Connecting { problem: None },
-        });
-        end
+            reason = self.api.refusal.recorded() => {
+                refused(format!("Slack does not accept the bot token: {reason}"))
+            }
+        }
     }
 
     async fn keep_connected(&self, queue: mpsc::Sender<Incoming>) -> ConnectionEnd {
@@ -63,7 +56,7 @@ impl SlackConnector {
         let mut sockets = JoinSet::new();
         let mut failures = 0;
         loop {
-            let (end, length) = match self.connect(&queue, &mut sockets).await {
+            let (end, length) = match self.connect_before_gap(&queue, &mut sockets).await {
                 Ok(socket_end) => {
                     let start = Instant::now();
                     let lost = SocketEnd::Lost { reason: "the connection ended".to_owned() };
@@ -88,24 +81,28 @@ impl SlackConnector {
                     RECONNECT_WAITS.pause_after(failures)
                 }
             };
-            while sockets.try_join_next().is_some() {}
             sleep(wait).await;
         }
     }
 
-    /// Opens a connection. Returns the receiver of its end.
-    async fn connect(
+    /// Opens a connection, while the old ones stay in use. If the last of them ends before, the state shows that there
+    /// is no connection, and the new one is announced: messages may be missing. Returns the receiver of its end.
+    async fn connect_before_gap(
         &self,
         queue: &mpsc::Sender<Incoming>,
         sockets: &mut JoinSet<()>,
     ) -> Result<oneshot::Receiver<SocketEnd>, ConnectError> {
-        let identity = self.read_identity().await?;
-        let opened =
-            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), CallRepeat::Always).await;
-        let opened = opened.map_err(ConnectError::of_app_token)?.body;
-        let url = opened["url"].as_str().unwrap_or_default();
-        let stream = open(url).await.map_err(ConnectError::Ended)?;
-        let account = identity.account();
+        let mut opening = std::pin::pin!(self.open_socket());
+        let opened = loop {
+            tokio::select! {
+                biased;
+                Some(_) = sockets.join_next() => if sockets.is_empty() {
+                    self.note_gap();
+                },
+                opened = &mut opening => break opened,
+            }
+        };
+        let (stream, account) = opened?;
         let is_new = !matches!(*self.state.borrow(), ConnectionState::Connected(_));
         self.state.send_replace(ConnectionState::Connected(account.clone()));
         if is_new && queue.send(Incoming::Connected(account)).await.is_err() {
@@ -114,6 +111,28 @@ impl SlackConnector {
         let (end, ended) = oneshot::channel();
         sockets.spawn(serve(stream, Arc::clone(&self.api), queue.clone(), end));
         Ok(ended)
+    }
+
+    /// Records that the last connection has ended before another one was open.
+    fn note_gap(&self) {
+        let problem = Some("Slack closed the connection before another one was open".to_owned());
+        self.state.send_if_modified(|state| {
+            let is_connected = matches!(state, ConnectionState::Connected(_));
+            if is_connected {
+                *state = ConnectionState::Connecting { problem };
+            }
+            is_connected
+        });
+    }
+
+    async fn open_socket(&self) -> Result<(SlackStream, BotAccount), ConnectError> {
+        let identity = self.read_identity().await?;
+        let opened =
+            self.api.call_as(TokenKind::App, "apps.connections.open", &Vec::new(), CallRepeat::Always).await;
+        let opened = opened.map_err(ConnectError::of_app_token)?.body;
+        let url = opened["url"].as_str().unwrap_or_default();
+        let stream = open(url).await.map_err(ConnectError::Ended)?;
+        Ok((stream, identity.account()))
     }
 }
 

@@ -121,7 +121,7 @@ impl SlackConnector {
 
     async fn person(&self, id: &str) -> ChatUser {
         let (name, is_bot) = self.names.of(id).await;
-        ChatUser { id: id.to_owned(), name, roles: Vec::new(), is_bot, is_self: false }
+        ChatUser { id: id.to_owned(), name, roles: Vec::new(), is_bot, bot_id: None, is_self: false }
     }
 }
 

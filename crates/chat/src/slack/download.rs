@@ -15,7 +15,8 @@ const MAX_REDIRECTS: usize = 3;
 const SLACK_DOMAIN: &str = "slack.com";
 
 impl SlackApi {
-    /// Returns the content of a file. Only Slack gets the token: it is not sent to the target of a redirect.
+    /// Returns the content of a file. Only Slack and the configured API get requests, also after a redirect. The token is
+    /// not sent to the target of a redirect.
     pub(super) async fn download(
         &self,
         attachment: &ChatAttachment,
@@ -72,9 +73,8 @@ impl SlackApi {
             }
             let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok());
             let target = target.and_then(|target| url.join(target).ok());
-            let target = target.filter(|target| target.scheme() == "https" || self.is_own(target));
-            url =
-                target.ok_or_else(|| refused("the file is redirected to an address that is not allowed"))?;
+            let target = target.filter(|target| self.is_own(target));
+            url = target.ok_or_else(|| refused("the file is redirected to an address outside of Slack"))?;
         }
         Err(refused("the file is redirected too often"))
     }
@@ -84,7 +84,7 @@ impl SlackApi {
         let host = url.host_str().unwrap_or_default();
         let is_slack = host == SLACK_DOMAIN
             || host.strip_suffix(SLACK_DOMAIN).is_some_and(|subdomain| subdomain.ends_with('.'));
-        (is_slack && url.scheme() == "https") || url.origin() == self.base.origin()
+        (is_slack && url.scheme() == "https" && url.port().is_none()) || url.origin() == self.base.origin()
     }
 }
 
@@ -105,6 +105,7 @@ mod tests {
             ("http://127.0.0.1:4100/files/F1", true),
             ("http://127.0.0.1:4101/files/F1", false),
             ("http://files.slack.com/x", false),
+            ("https://files.slack.com:8443/x", false),
             ("https://evilslack.com/x", false),
             ("https://slack.com.evil.example/x", false),
             ("https://files.slack.com@evil.example/x", false),

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use cowhand_core::chat::{ChatAttachment, ChatEvent, ChatMessage, ChatPlatform, ChatUser};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use super::SlackConnector;
 use super::dispatch::place;
@@ -14,6 +16,9 @@ use super::timestamp::time_of;
 
 /// Number of messages that are remembered, so that the second event of a message is recognised.
 const MAX_RECENT_MESSAGES: usize = 4096;
+/// Number of names that are looked up for one text, and the time for all of them.
+const MAX_LOOKUPS: u32 = 20;
+const LOOKUP_TIME: Duration = Duration::from_secs(3);
 /// Subtypes of messages that people and bots write. Others are notices, for example of people who joined.
 const WRITTEN_SUBTYPES: [&str; 3] = ["bot_message", "file_share", "thread_broadcast"];
 
@@ -138,17 +143,25 @@ impl SlackConnector {
         })
     }
 
-    /// Returns the text as people read it.
+    /// Returns the text as people read it. Anybody can write many ids, so only some of them are looked up, for a limited
+    /// time. The others stay ids.
     pub(super) async fn decode(&self, text: &str) -> String {
         let bot = match self.identity().await {
             Ok(identity) => identity.user.clone(),
             Err(_) => String::new(),
         };
         let mut names = HashMap::new();
+        let (deadline, mut lookups) = (Instant::now() + LOOKUP_TIME, 0);
         for user in unnamed_users(text) {
-            if user != bot && !names.contains_key(user) {
-                names.insert(user.to_owned(), self.names.of(user).await.0);
+            if user == bot || names.contains_key(user) {
+                continue;
             }
+            let mut name = self.names.cached(user).map(|(name, _)| name);
+            if name.is_none() && lookups < MAX_LOOKUPS {
+                lookups += 1;
+                name = timeout_at(deadline, self.names.of(user)).await.ok().map(|(name, _)| name);
+            }
+            names.insert(user.to_owned(), name.unwrap_or_else(|| user.to_owned()));
         }
         decode(text, &bot, &names)
     }
@@ -164,7 +177,7 @@ impl SlackConnector {
         };
         let is_bot = is_self || is_known_bot || bot.is_some() || message["subtype"] == "bot_message";
         let id = user.or(bot).unwrap_or_default().to_owned();
-        ChatUser { id, name, roles: Vec::new(), is_bot, is_self }
+        ChatUser { id, name, roles: Vec::new(), is_bot, bot_id: bot.map(str::to_owned), is_self }
     }
 }
 

@@ -11,15 +11,16 @@ use tokio::time::sleep;
 
 use super::SlackConnector;
 use super::api::{CallError, CallRepeat, transport_error};
+use super::post_error::PostError;
 use super::posting::{PostedText, thread_param, wait_after};
+use crate::request_timeout::request_timeout;
 use crate::{ChatError, OutgoingFile, Post};
 
-const UPLOAD_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(5);
 const MAX_FILE_TRIES: u32 = 4;
 
 impl SlackConnector {
     /// Uploads the files of a post, and returns their ids. Nobody sees them yet.
-    pub(super) async fn upload_files(&self, post: &Post) -> Result<Vec<String>, ChatError> {
+    pub(super) async fn upload_files(&self, post: &Post) -> Result<Vec<String>, PostError> {
         let mut ids = Vec::with_capacity(post.files.len());
         for file in &post.files {
             ids.push(self.upload(file).await?);
@@ -27,7 +28,7 @@ impl SlackConnector {
         Ok(ids)
     }
 
-    async fn upload(&self, file: &OutgoingFile) -> Result<String, ChatError> {
+    async fn upload(&self, file: &OutgoingFile) -> Result<String, PostError> {
         let mut failures = 0;
         loop {
             match self.try_upload(file).await {
@@ -48,7 +49,8 @@ impl SlackConnector {
         let params = vec![("filename", file.name.clone()), ("length", file.content.len().to_string())];
         let target = self.api.call("files.getUploadURLExternal", &params, CallRepeat::Always).await?;
         let text = |key: &str| target[key].as_str().unwrap_or_default();
-        let request = self.api.http.post(text("upload_url")).timeout(UPLOAD_TIMEOUT);
+        let timeout = request_timeout(file.content.len());
+        let request = self.api.http.post(text("upload_url")).timeout(timeout);
         let request = request.header(CONTENT_TYPE, "application/octet-stream").body(file.content.clone());
         let response = request.send().await.map_err(|error| transport_error("the upload", error))?;
         if response.status().is_success() {
@@ -58,7 +60,7 @@ impl SlackConnector {
     }
 
     /// Shares the files of a post in its place, unless they are already shared.
-    pub(super) async fn share_files(&self, post: &Post, posted: &PostedText) -> Result<(), ChatError> {
+    pub(super) async fn share_files(&self, post: &Post, posted: &PostedText) -> Result<(), PostError> {
         let (mut ids, mut must_look, mut failures) = (posted.files.clone(), posted.is_repeated, 0);
         loop {
             let is_there =

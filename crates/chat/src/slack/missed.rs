@@ -9,9 +9,6 @@ use super::history::{HISTORY_PAGE, MAX_HISTORY_PAGES};
 use super::timestamp::time_of;
 use crate::ChatError;
 
-/// Maximum number of threads that are read although the pages of the channel do not contain their first message.
-const MAX_OLD_THREADS: usize = 20;
-
 impl SlackConnector {
     /// Reads the missed messages of a channel and of its threads. Slack lists a thread only with its first message,
     /// which can be older than the missed messages. Therefore at least one page is read: its messages state when their
@@ -45,7 +42,7 @@ impl SlackConnector {
             }
         }
         let is_old = |thread: &&String| time_of(thread) < oldest;
-        active.extend(threads.iter().filter(is_old).take(MAX_OLD_THREADS).cloned());
+        active.extend(threads.iter().filter(is_old).cloned());
         for thread in active {
             let place = ChatPlace { thread: Some(thread), ..channel.clone() };
             match self.read_history(&place, Some(after), None, limit).await {

@@ -35,11 +35,17 @@ impl UserNames {
         Self { api, cached: Mutex::new(HashMap::new()) }
     }
 
+    /// Returns the name of a user that was looked up a short time ago, and whether the user is a bot.
+    pub(super) fn cached(&self, user: &str) -> Option<(String, bool)> {
+        let names = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = names.get(user).filter(|cached| cached.until > Instant::now())?;
+        Some((cached.name.clone(), cached.is_bot))
+    }
+
     /// Returns the name of a user, and whether the user is a bot. The name is the id if Slack does not state a name.
     pub(super) async fn of(&self, user: &str) -> (String, bool) {
-        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner).get(user).cloned();
-        if let Some(cached) = cached.filter(|cached| cached.until > Instant::now()) {
-            return (cached.name, cached.is_bot);
+        if let Some(known) = self.cached(user) {
+            return known;
         }
         let params = vec![("user", user.to_owned())];
         let call = self.api.call("users.info", &params, CallRepeat::Never);

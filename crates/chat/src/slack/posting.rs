@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::PLATFORM;
 use super::SlackConnector;
 use super::api::{CallError, CallRepeat, MethodParams};
 use super::emoji::emoji_name;
+use super::post_error::PostError;
 use super::sections::blocks;
 use super::timestamp::{split_id, ts_of};
 use crate::{Button, ChatError, Post, Posted};
@@ -21,46 +21,13 @@ use crate::{Button, ChatError, Post, Posted};
 const POST_EVENT_TYPE: &str = "cowhand_post";
 /// Age of the first try above which a post is looked up before it is posted.
 const FIRST_TRY_AGE: SignedDuration = SignedDuration::from_secs(2);
-/// Largest expected difference between the clocks of this machine and of Slack.
-const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(2);
+/// Time before the first try from which a post is looked up, because clocks can differ and can be set.
+const LOOKUP_MARGIN: SignedDuration = SignedDuration::from_mins(10);
 const MAX_POST_TRIES: u32 = 4;
 const POST_WAITS: Backoff = Backoff::doubling(SignedDuration::from_millis(500), SignedDuration::from_secs(5));
 /// Number of messages on a page of the lookup.
 const LOOKUP_PAGE: usize = 200;
 const MAX_LOOKUP_PAGES: usize = 20;
-
-/// Code of Slack for a thread whose first message was deleted.
-const THREAD_GONE: &str = "thread_not_found";
-
-/// Reason why a text was not posted.
-enum PostFailure {
-    /// The first message of the thread was deleted.
-    ThreadGone,
-    Chat(ChatError),
-}
-
-impl From<ChatError> for PostFailure {
-    fn from(error: ChatError) -> Self {
-        Self::Chat(error)
-    }
-}
-
-impl From<CallError> for PostFailure {
-    fn from(error: CallError) -> Self {
-        if error.code() == Some(THREAD_GONE) { Self::ThreadGone } else { Self::Chat(error.into()) }
-    }
-}
-
-impl From<PostFailure> for ChatError {
-    fn from(failure: PostFailure) -> Self {
-        match failure {
-            PostFailure::ThreadGone => {
-                Self::Refused { platform: PLATFORM, reason: format!("chat.postMessage: {THREAD_GONE}") }
-            }
-            PostFailure::Chat(error) => error,
-        }
-    }
-}
 
 /// A message that is posted, with the ids of the files that belong to it.
 pub(super) struct PostedText {
@@ -72,26 +39,61 @@ pub(super) struct PostedText {
 impl SlackConnector {
     pub(super) async fn post_once(&self, post: &Post) -> Result<Posted, ChatError> {
         let age = Timestamp::now().duration_since(post.first_tried_at);
-        let is_retry = age > FIRST_TRY_AGE || post.first_tried_at < self.created_at;
+        // The age is negative if the clock was set back.
+        let is_first = (SignedDuration::ZERO..=FIRST_TRY_AGE).contains(&age);
+        let is_retry = !is_first || post.first_tried_at < self.created_at;
         let must_look = is_retry || self.is_uncertain(&post.key);
-        let _turn = self.pace.turn(&post.place.channel).await;
-        let result = self.post_with_files(post, must_look).await;
-        let is_unknown = matches!(result, Err(ChatError::Unavailable { .. } | ChatError::RateLimited { .. }));
+        let result = self.post_in_turn(post, must_look).await;
         let mut uncertain = self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_unknown {
-            uncertain.insert(post.key.clone());
+        let earlier = uncertain.get(&post.key).copied().unwrap_or_default();
+        let refusals = earlier + u32::from(matches!(result, Err(PostError::UnknownCode(_))));
+        let result = result.map_err(|error| error.after(refusals));
+        if matches!(result, Err(ChatError::Unavailable { .. } | ChatError::RateLimited { .. })) {
+            uncertain.insert(post.key.clone(), refusals);
         } else {
             uncertain.remove(&post.key);
         }
         result
     }
 
-    fn is_uncertain(&self, key: &str) -> bool {
-        self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    /// Posts in the turn of the channel. If the thread does not exist any more, posts in its channel.
+    async fn post_in_turn(&self, post: &Post, must_look: bool) -> Result<Posted, PostError> {
+        let mut files = None;
+        match self.post_there(post, must_look, &mut files).await {
+            Err(PostError::ThreadGone(_)) if post.place.thread.is_some() => {
+                self.post_there(&post.outside_thread(), must_look, &mut files).await
+            }
+            done => done,
+        }
     }
 
-    async fn post_with_files(&self, post: &Post, must_look: bool) -> Result<Posted, ChatError> {
-        let text = self.post_text(post, must_look).await?;
+    /// Posts at the place of the post. Files are uploaded before the turn of the channel, because a slow upload would hold
+    /// up its other posts. `files` are the ids of the files that are uploaded.
+    async fn post_there(
+        &self,
+        post: &Post,
+        must_look: bool,
+        files: &mut Option<Vec<String>>,
+    ) -> Result<Posted, PostError> {
+        if !post.files.is_empty() {
+            if must_look && let Some(found) = self.find_post(post).await? {
+                let _turn = self.pace.turn(&post.place.channel).await;
+                return self.with_files(post, found).await;
+            }
+            if files.is_none() {
+                *files = Some(self.upload_files(post).await?);
+            }
+        }
+        let _turn = self.pace.turn(&post.place.channel).await;
+        let text = self.post_text(post, must_look && files.is_none(), files.clone()).await?;
+        self.with_files(post, text).await
+    }
+
+    fn is_uncertain(&self, key: &str) -> bool {
+        self.uncertain_posts.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
+    async fn with_files(&self, post: &Post, text: PostedText) -> Result<Posted, PostError> {
         if !post.files.is_empty() {
             self.share_files(post, &text).await?;
         }
@@ -99,27 +101,20 @@ impl SlackConnector {
         Ok(Posted { id, is_repeated: text.is_repeated })
     }
 
-    /// Posts the text. If the thread does not exist any more, posts the text in its channel.
-    async fn post_text(&self, post: &Post, must_look: bool) -> Result<PostedText, ChatError> {
-        match self.post_text_there(post, must_look).await {
-            Err(PostFailure::ThreadGone) if post.place.thread.is_some() => {
-                Ok(self.post_text_there(&post.outside_thread(), must_look).await?)
-            }
-            done => Ok(done?),
-        }
-    }
-
     /// Posts the text. After an error with an unknown result, looks for the post before it tries again.
-    async fn post_text_there(&self, post: &Post, mut must_look: bool) -> Result<PostedText, PostFailure> {
-        let (mut failures, mut files) = (0, None);
+    /// `files` are the ids of uploaded files; none if the post has no files.
+    async fn post_text(
+        &self,
+        post: &Post,
+        mut must_look: bool,
+        mut files: Option<Vec<String>>,
+    ) -> Result<PostedText, PostError> {
+        let mut failures = 0;
         loop {
             if must_look && let Some(found) = self.find_post(post).await? {
                 return Ok(found);
             }
-            let ids = match files.take() {
-                Some(ids) => ids,
-                None => self.upload_files(post).await?,
-            };
+            let ids = files.take().unwrap_or_default();
             match self
                 .api
                 .call("chat.postMessage", &message_params(post, &ids), CallRepeat::IfNotExecuted)
@@ -140,9 +135,10 @@ impl SlackConnector {
     }
 
     /// Looks for the message with the key of the post among the bot's messages since the first try.
-    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, PostFailure> {
+    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, PostError> {
         let identity = self.identity().await?;
-        let oldest = post.first_tried_at - CLOCK_DIFFERENCE;
+        let oldest = self.api.clock.converted(post.first_tried_at);
+        let oldest = oldest.checked_sub(LOOKUP_MARGIN).unwrap_or(Timestamp::MIN);
         let mut cursor = None;
         for _ in 0..MAX_LOOKUP_PAGES {
             let params = [("oldest", ts_of(oldest)), ("include_all_metadata", "true".to_owned())];
@@ -199,7 +195,7 @@ impl SlackConnector {
         post: &Post,
         ts: &str,
         files: &[String],
-    ) -> Result<(), ChatError> {
+    ) -> Result<(), PostError> {
         let mut params = message_params(post, files);
         params.push(("ts", ts.to_owned()));
         self.api.call("chat.update", &params, CallRepeat::Always).await?;

@@ -23,7 +23,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for which a connection stays in use after Slack has announced its end.
 const LINGER: Duration = Duration::from_mins(1);
 
-type SlackStream = WebSocketStream<MaybeTlsStream<TcpStream>>;
+pub(super) type SlackStream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Reason why a connection is not the current one any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub(super) async fn open(url: &str) -> Result<SlackStream, SocketEnd> {
         }
         Err(lost("Slack closed the WebSocket"))
     };
-    timeout(OPEN_TIMEOUT, opening).await.unwrap_or_else(|_| Err(lost("Slack did not greet")))
+    timeout(OPEN_TIMEOUT, opening).await.unwrap_or_else(|_| Err(lost("Slack did not send `hello` in time")))
 }
 
 enum SlackFrame {

@@ -93,6 +93,18 @@ async fn a_command_is_answered_in_private() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn discord_fetches_no_address_of_an_answer() {
+    let mut running = running().await;
+    let fake = running.fake.clone();
+    let text = "https://evil.example/?d=DATA";
+    let (answer, _) = tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer(&mut running, text));
+    let (late, ()) =
+        tokio::join!(fake.slash(USER_ID, CHANNEL_ID, "help", &[]), answer_late(&mut running, Some(text)));
+    assert_eq!((answer.as_str(), late.as_str()), (text, text));
+    assert_eq!(fake.fetched_links(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_option_has_suggestions() {
     let mut running = running().await;
     let fake = running.fake.clone();
@@ -177,6 +189,45 @@ async fn buttons_have_values_that_anybody_can_forge() {
     // A reply without text changes nothing that the person sees.
     let (text, event) = tokio::join!(fake.press(USER_ID, CHANNEL_ID, &message, "ask-1:yes"), running.next());
     assert_eq!((text.as_str(), press_of(event).user.name.as_str()), ("", "alice"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_another_scope_are_removed() {
+    for (old, new) in [(None, Some(GUILD_ID)), (Some(GUILD_ID), None)] {
+        let fake = FakeDiscord::start().await;
+        let settings_of = |fake: &FakeDiscord, guild: Option<&str>, name: &str| {
+            let mut settings = with_commands(fake, guild);
+            settings.commands.push(SlashCommand {
+                name: name.into(),
+                description: "x".into(),
+                options: Vec::new(),
+            });
+            settings
+        };
+        let settings = settings_of(&fake, old, "foreign");
+        let mut running = start(fake, settings);
+        running.next_connected().await;
+        running.fake.wait_for("the commands", |fake| (fake.commands().len() == 3).then_some(())).await;
+        let (fake, _) = running.stop().await;
+        let settings = settings_of(&fake, new, "new");
+        let mut running = start(fake, settings);
+        running.next_connected().await;
+        let names = |fake: &FakeDiscord| {
+            let name = |command: serde_json::Value| {
+                (
+                    command["name"].as_str().unwrap().to_owned(),
+                    command["guild_id"].as_str().map(str::to_owned),
+                )
+            };
+            let mut names: Vec<_> = fake.commands().into_iter().map(name).collect();
+            names.sort();
+            names
+        };
+        let of = |name: &str, guild: Option<&str>| (name.to_owned(), guild.map(str::to_owned));
+        // A command with another name may belong to another program.
+        let expected = [of("foreign", old), of("help", new), of("new", new), of("skill", new)];
+        running.fake.wait_for("the removal", |fake| (names(fake) == expected).then_some(())).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,14 +15,16 @@ async fn missing_settings_are_named() {
     let connector = DiscordConnector::new(settings(&fake)).unwrap();
     assert_eq!(connector.check(&ExpectedPlaces::default()).await.unwrap(), []);
     fake.refuse_intents();
+    fake.make_public();
     fake.remove_permissions(GUILD_ID, ATTACH_AND_REACT);
     let problems = connector.check(&ExpectedPlaces::default()).await.unwrap();
     let texts: Vec<&str> = problems.iter().map(|problem| problem.problem.as_str()).collect();
-    assert_eq!(texts.len(), 3);
+    assert_eq!(texts.len(), 4);
     assert!(texts[0].contains("message content intent"), "{texts:?}");
-    assert!(texts[1].contains("Attach Files") && texts[1].contains("farm"), "{texts:?}");
-    assert!(texts[2].contains("Add Reactions"), "{texts:?}");
-    assert!(problems[1].advice.contains(&format!("client_id={APPLICATION_ID}")), "{problems:?}");
+    assert!(texts[1].contains("public bot") && !problems[1].is_fatal, "{problems:?}");
+    assert!(texts[2].contains("Attach Files") && texts[2].contains("farm"), "{texts:?}");
+    assert!(texts[3].contains("Add Reactions"), "{texts:?}");
+    assert!(problems[2].advice.contains(&format!("client_id={APPLICATION_ID}")), "{problems:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

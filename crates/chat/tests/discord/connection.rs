@@ -116,6 +116,27 @@ async fn a_refused_request_ends_the_connection_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_next_connection_tries_a_refused_token_again() {
+    let mut running = connected().await;
+    running.fake.fail("POST /channels", 1, 401);
+    running.connector.post(&post_of("k1", "x")).await.unwrap_err();
+    assert!(refused(running.ended().await).contains("token"));
+    running.run_again();
+    running.next_connected().await;
+    running.connector.post(&post_of("k1", "x")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_run_is_not_connected() {
+    let mut running = connected().await;
+    let mut state = running.connector.state();
+    running.abort();
+    state.wait_for(|state| !matches!(state, ConnectionState::Connected(_))).await.unwrap();
+    running.run_again();
+    running.next_connected().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_token_and_a_missing_intent_are_refused() {
     let fake = FakeDiscord::start().await;
     let wrong = DiscordSettings { bot_token: "wrong".to_owned(), ..settings(&fake) };

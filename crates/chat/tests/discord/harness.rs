@@ -42,17 +42,34 @@ pub(crate) async fn connected() -> Running {
     running
 }
 
-pub(crate) fn start(fake: FakeDiscord, settings: DiscordSettings) -> Running {
+pub(crate) fn start(fake: impl Into<Arc<FakeDiscord>>, settings: DiscordSettings) -> Running {
     let connector = Arc::new(DiscordConnector::new(settings).unwrap());
+    let (end, events) = run(&connector);
+    Running { fake: fake.into(), connector, events, end }
+}
+
+fn run(connector: &Arc<DiscordConnector>) -> (JoinHandle<ConnectionEnd>, mpsc::Receiver<ReceivedEvent>) {
     let (sender, events) = mpsc::channel(1);
-    let end = tokio::spawn({
-        let connector = Arc::clone(&connector);
-        async move { connector.run(sender).await }
-    });
-    Running { fake: Arc::new(fake), connector, events, end }
+    let connector = Arc::clone(connector);
+    (tokio::spawn(async move { connector.run(sender).await }), events)
 }
 
 impl Running {
+    /// Connects again with the same connector.
+    pub(crate) fn run_again(&mut self) {
+        (self.end, self.events) = run(&self.connector);
+    }
+
+    /// Drops the run before its end.
+    pub(crate) fn abort(&self) {
+        self.end.abort();
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn ended(&mut self) -> ConnectionEnd {
+        timeout(WAIT_TIMEOUT, &mut self.end).await.expect("the connector goes on").unwrap()
+    }
+
     /// Returns the next event without a reply.
     pub(crate) async fn next_received(&mut self) -> ReceivedEvent {
         timeout(WAIT_TIMEOUT, self.events.recv()).await.expect("no event").expect("the connector ended")

@@ -66,6 +66,7 @@ async fn act(fake: &FakeDiscord, request: &Value) -> Value {
         "delete" => json!(fake.delete(text("message"))),
         "presence" => json!(fake.presence()),
         "reactions" => json!(fake.reactions(text("message"))),
+        "fetched" => json!(fake.fetched_links()),
         "slash" => {
             let mut options = Vec::new();
             for option in request["options"].as_array().unwrap() {

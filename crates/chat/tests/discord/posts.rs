@@ -57,6 +57,21 @@ async fn a_post_has_reply_files_and_buttons_and_pings_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn discord_fetches_no_address_of_a_post_or_an_edit() {
+    let (fake, connector) = connector().await;
+    let text = "https://evil.example/?d=DATA and [text](https://evil.example/2)";
+    let files = vec![OutgoingFile { name: "log.txt".to_owned(), content: b"content".to_vec() }];
+    let posted = connector.post(&post_of("k1", text)).await.unwrap();
+    connector.post(&Post { files, ..post_of("k2", text) }).await.unwrap();
+    connector.edit(&general(), &posted.id, &format!("{text} again"), &[]).await.unwrap();
+    // The message of a version of cowhand without the flag.
+    let old = fake.say(CHANNEL_ID, BOT_ID, "old");
+    connector.edit(&general(), &old, text, &[]).await.unwrap();
+    assert_eq!(fake.fetched_links(), Vec::<String>::new());
+    assert_eq!(fake.messages(CHANNEL_ID).len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_post_whose_answer_is_lost_is_made_once() {
     let (fake, connector) = connector().await;
     fake.fail_after_effect("POST /channels", 2, 502);
@@ -91,10 +106,58 @@ async fn an_old_post_is_found_in_the_history() {
     // The same text that answers no message is another post.
     let other = connector.post(&Post { reply_to: None, key: "k2".to_owned(), ..post.clone() }).await.unwrap();
     assert_ne!(other.id, first.id);
-    // Messages before the first try are not compared.
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_post_is_looked_up_by_the_clock_of_the_platform() {
+    let (fake, connector) = connector().await;
+    let minutes = SignedDuration::from_mins;
+    // The clock of this machine is an hour ahead. The first try was five minutes ago.
+    fake.set_clock_offset(-minutes(65));
+    let post = Post { first_tried_at: Timestamp::now() - minutes(5), ..post_of("k1", "one") };
+    let first = connector.post(&Post { first_tried_at: Timestamp::now(), ..post.clone() }).await.unwrap();
     fake.forget_nonces();
-    let later = Post { first_tried_at: Timestamp::now() + SignedDuration::from_mins(5), ..post };
+    fake.set_clock_offset(-minutes(60));
+    let again = connector.post(&post).await.unwrap();
+    assert_eq!((again.id, again.is_repeated), (first.id.clone(), true));
+    // Messages before the first try are not compared.
+    let later = Post { first_tried_at: Timestamp::now() - minutes(2), ..post.clone() };
     assert!(!connector.post(&later).await.unwrap().is_repeated);
+    // If the clock was set back, the first try seems to be still to come.
+    fake.forget_nonces();
+    let set_back = Post { first_tried_at: Timestamp::now() + minutes(5), ..post };
+    assert!(connector.post(&set_back).await.unwrap().is_repeated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_post_is_found_if_the_answered_message_was_deleted() {
+    let (fake, connector) = connector().await;
+    let question = fake.say(CHANNEL_ID, USER_ID, "question");
+    let other = fake.say(CHANNEL_ID, USER_ID, "another question");
+    fake.delete(&question);
+    let first_tried_at = Timestamp::now() - SignedDuration::from_mins(5);
+    let post = Post { first_tried_at, reply_to: Some(question), ..post_of("k1", "one") };
+    let first = connector.post(&post).await.unwrap();
+    fake.forget_nonces();
+    let again = connector.post(&post).await.unwrap();
+    assert_eq!((again.id, again.is_repeated), (first.id.clone(), true));
+    // The answered message of this post exists, so the post is another one.
+    let answer = Post { reply_to: Some(other), key: "k2".to_owned(), ..post };
+    assert!(!connector.post(&answer).await.unwrap().is_repeated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missed_messages_of_threads_are_found_if_their_channel_cannot_be_read() {
+    let (fake, connector) = connector().await;
+    let before_all = Timestamp::now() - SignedDuration::from_secs(1);
+    let (thread, _) = fake.say_in_thread(CHANNEL_ID, USER_ID, "in the thread");
+    let forum = format!("GET /channels/{CHANNEL_ID}/messages");
+    fake.fail(&forum, 2, 403);
+    let missed = connector.missed(&general(), &[thread], before_all, 10).await.unwrap();
+    let texts: Vec<String> = missed.into_iter().map(|message| message.text).collect();
+    assert_eq!(texts, ["in the thread"]);
+    let error = connector.missed(&general(), &[], before_all, 10).await.unwrap_err();
+    assert!(matches!(error, ChatError::Refused { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

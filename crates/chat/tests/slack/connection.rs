@@ -2,6 +2,7 @@
 
 use cowhand_chat::{ChatError, ConnectionEnd, ConnectionState, Connector, EventReply};
 use cowhand_core::chat::ChatEvent;
+use cowhand_testing::slack::FakeSlackState;
 
 use crate::{Scene, place, post, workspace};
 
@@ -45,6 +46,54 @@ async fn lost_connection_is_opened_again() {
     scene.wait_for_state(is_connected).await;
     scene.slack.say("C1", "U1", "hello");
     assert_eq!(scene.next_message().await.text, "hello");
+}
+
+#[tokio::test]
+async fn connection_that_ends_before_the_next_one_is_open_is_announced() {
+    let mut scene = Scene::start().await;
+    // The next connection is opened after a second.
+    scene.slack.rate_limit("apps.connections.open", 1, 1);
+    scene.slack.disconnect("warning");
+    let is_called = |state: &mut FakeSlackState| {
+        let calls = state.calls.iter().filter(|call| call.method == "apps.connections.open").count();
+        (calls > 1).then_some(())
+    };
+    scene.slack.wait_for("the next connection", is_called).await;
+    scene.slack.drop_connections();
+    scene.wait_for_state(|state| !is_connected(state)).await;
+    assert!(matches!(scene.next().await, ChatEvent::Connected(_)));
+    scene.wait_for_state(is_connected).await;
+}
+
+#[tokio::test]
+async fn dropped_run_is_not_connected_and_the_next_one_is_announced() {
+    let mut scene = Scene::start().await;
+    scene.run.abort();
+    scene.wait_for_state(|state| !is_connected(state)).await;
+    scene.slack.wait_for_connections(0).await;
+    let (sender, events) = tokio::sync::mpsc::channel(100);
+    let connector = scene.connector.clone();
+    scene.run = tokio::spawn(async move { connector.run(sender).await });
+    scene.events = events;
+    assert!(matches!(scene.next().await, ChatEvent::Connected(_)));
+}
+
+#[tokio::test]
+async fn refused_token_is_tried_again_with_the_next_connection_or_later() {
+    let slack = workspace().await;
+    let connector = crate::connector(&slack.url());
+    slack.state().accepts_tokens = false;
+    let first = post(place("C1", None), "k", "x");
+    assert!(matches!(connector.post(&first).await, Err(ChatError::Revoked { .. })));
+    slack.state().accepts_tokens = true;
+    let calls = slack.state().calls.len();
+    assert!(matches!(connector.post(&first).await, Err(ChatError::Revoked { .. })));
+    assert_eq!(slack.state().calls.len(), calls, "no request is made meanwhile");
+    // This connector does not run, because another node has the lease.
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_mins(10)).await;
+    tokio::time::resume();
+    connector.post(&first).await.unwrap();
 }
 
 #[tokio::test]

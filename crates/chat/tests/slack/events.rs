@@ -171,3 +171,25 @@ async fn messages_of_a_burst_arrive_in_order() {
     }
     scene.slack.wait_until_acknowledged().await;
 }
+
+#[tokio::test]
+async fn an_app_has_the_ids_of_its_user_and_of_its_bot() {
+    let mut scene = Scene::start().await;
+    scene.slack.say_as_app("C1", "U7", "B7", "build failed");
+    let author = scene.next_message().await.author;
+    assert_eq!((author.id.as_str(), author.bot_id.as_deref(), author.is_bot), ("U7", Some("B7"), true));
+}
+
+/// Everybody in the workspace can write a message with many ids. The next message does not wait for the names of all.
+#[tokio::test]
+async fn only_some_names_of_a_message_are_looked_up() {
+    let mut scene = Scene::start().await;
+    let ids: Vec<String> = (0..3_000).map(|number| format!("<@UX{number}>")).collect();
+    scene.slack.say("C1", "U1", &format!("{} <@U2>", ids.join(" ")));
+    let message = scene.next_message().await;
+    assert!(message.text.contains("@UX2999 @U2"), "{}", &message.text[message.text.len() - 40..]);
+    // The author and twenty of the ids.
+    assert_eq!(scene.slack.calls("users.info").len(), 21);
+    scene.slack.say("C1", "U1", "<@U2> hello");
+    assert_eq!(scene.next_message().await.text, "@Eve hello");
+}

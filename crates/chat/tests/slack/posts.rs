@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cowhand_chat::{ChatError, Connector, OutgoingFile};
 use cowhand_testing::slack::ALL_SCOPES;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{buttons, connector, place, post, workspace};
@@ -118,6 +119,61 @@ async fn refusals_name_method_and_reason() {
         error.to_string(),
         "Slack refused the request: chat.postMessage: missing_scope (needed: chat:write)"
     );
+}
+
+#[tokio::test]
+async fn post_is_repeated_after_temporary_and_unknown_codes() {
+    let slack = workspace().await;
+    let connector = connector(&slack.url());
+    for (number, code) in ["rate_limited", "team_added_to_org", "org_login_required"].into_iter().enumerate()
+    {
+        slack.refuse("chat.postMessage", 1, code);
+        connector.post(&post(place("C1", None), &format!("t{number}"), code)).await.unwrap();
+    }
+    let unknown = post(place("C1", None), "a1", "at last");
+    slack.refuse("chat.postMessage", 2, "new_code");
+    for _ in 0..2 {
+        let error = connector.post(&unknown).await.unwrap_err();
+        assert!(error.is_temporary() && error.to_string().contains("new_code"), "{error}");
+    }
+    connector.post(&unknown).await.unwrap();
+    let posted = ["rate_limited", "team_added_to_org", "org_login_required", "at last"];
+    assert_eq!(slack.posted_texts("C1"), posted);
+
+    // A code that does not end is a refusal.
+    slack.refuse("chat.postMessage", 100, "new_code");
+    let other = post(place("C2", None), "b1", "never");
+    let mut tries = 1;
+    let error = loop {
+        match connector.post(&other).await.unwrap_err() {
+            error if error.is_temporary() => tries += 1,
+            error => break error,
+        }
+        assert!(tries < 100, "the post is repeated for ever");
+    };
+    assert_eq!(error.to_string(), "Slack refused the request: chat.postMessage: new_code");
+    assert_eq!(tries, 10);
+}
+
+#[tokio::test]
+async fn garbage_wait_is_limited() {
+    let slack = workspace().await;
+    let connector = connector(&slack.url());
+    slack.rate_limit("chat.postMessage", 1, u64::MAX);
+    let error = connector.post(&post(place("C1", None), "a1", "x")).await.unwrap_err();
+    let retry_after = Duration::from_hours(1);
+    assert_eq!(error, ChatError::RateLimited { platform: "Slack", retry_after });
+}
+
+#[tokio::test]
+async fn post_is_looked_up_if_the_clock_was_set_back() {
+    let slack = workspace().await;
+    let connector = connector(&slack.url());
+    let mut once = post(place("C1", None), "a1", "once");
+    let first = connector.post(&once).await.unwrap();
+    once.first_tried_at = Timestamp::now() + SignedDuration::from_hours(1);
+    let again = connector.post(&once).await.unwrap();
+    assert_eq!((again.id, again.is_repeated), (first.id, true));
 }
 
 #[tokio::test]

@@ -131,6 +131,7 @@ fn limits(own: Budget, fleet: Budget) -> SpendLimits {
     SpendLimits {
         own,
         fleet,
+        person: None,
         day: Period::day(now, &TimeZone::UTC),
         month: Period::month(now, &TimeZone::UTC),
     }

@@ -67,7 +67,10 @@ impl Unit {
 impl OverBudget {
     /// Returns the config key that sets this budget.
     pub fn key(&self) -> String {
-        format!("budget.per_{}_{}", self.window, self.unit)
+        match self.scope {
+            BudgetOwner::Agent | BudgetOwner::Fleet => format!("budget.per_{}_{}", self.window, self.unit),
+            BudgetOwner::Person => format!("budget.per_user_per_{}_{}", self.window, self.unit),
+        }
     }
 
     /// Describes on one line which budget is used up or has no room, how much was spent, and what to do.
@@ -137,6 +140,9 @@ impl fmt::Display for Owner<'_> {
             (BudgetWindow::Job, BudgetOwner::Fleet) => write!(f, "the fleet's job budget"),
             (BudgetWindow::Day, BudgetOwner::Agent) => write!(f, "{}'s daily budget", self.agent),
             (BudgetWindow::Month, BudgetOwner::Agent) => write!(f, "{}'s monthly budget", self.agent),
+            (BudgetWindow::Job, BudgetOwner::Person) => write!(f, "the job budget of its sender"),
+            (BudgetWindow::Day, BudgetOwner::Person) => write!(f, "the daily budget of its sender"),
+            (BudgetWindow::Month, BudgetOwner::Person) => write!(f, "the monthly budget of its sender"),
             (BudgetWindow::Day, BudgetOwner::Fleet) => write!(f, "the fleet's daily budget"),
             (BudgetWindow::Month, BudgetOwner::Fleet) => write!(f, "the fleet's monthly budget"),
         }

@@ -40,7 +40,7 @@ written_as! {
 
 /// Decides about a message. `is_own_thread` is true if the message is in a thread in which the agent has answered.
 pub fn reception(chat: &PlatformChat, message: &ChatMessage, is_own_thread: bool) -> ChatReception {
-    let continues_thread = is_own_thread && message.place.thread.is_some();
+    let continues_thread = message.place.thread.is_some() && (is_own_thread || chat.answers_every_thread);
     receive(chat, &message.place, &message.author, message.mentions_bot || continues_thread)
 }
 
@@ -50,7 +50,7 @@ pub fn call_reception(chat: &PlatformChat, place: &ChatPlace, user: &ChatUser) -
 }
 
 fn receive(chat: &PlatformChat, place: &ChatPlace, author: &ChatUser, is_addressed: bool) -> ChatReception {
-    if author.is_self || (author.is_bot && !chat.access.bots.contains(&author.id)) {
+    if author.is_self || (author.is_bot && !lists_bot(&chat.access, author)) {
         return ChatReception::Ignored;
     }
     let for_direct = || (chat.direct.mode, chat.direct.context_messages);
@@ -83,6 +83,7 @@ fn channel_rule(chat: &PlatformChat, place: &ChatPlace) -> Option<(AnswerMode, u
 }
 
 /// Returns the reason why a direct message is refused, if it is. Users on the allowlist need no other permission.
+/// `everyone` of the channels does not apply.
 fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) -> Option<RefusalReason> {
     if !direct.enabled {
         Some(RefusalReason::DirectMessagesOff)
@@ -93,19 +94,45 @@ fn direct_refusal(direct: &DirectRules, access: &ChatAccess, author: &ChatUser) 
     } else if !direct.allowlist.is_empty() {
         Some(RefusalReason::NotOnAllowlist)
     } else {
-        (!may_talk(access, author)).then_some(RefusalReason::NotListed)
+        let is_admitted = is_listed(access, author) || (direct.everyone && is_person(author));
+        (!is_admitted).then_some(RefusalReason::NotListed)
     }
 }
 
-/// Checks whether a user may talk to the agent. A bot may talk to the agent only if it is listed in `bots`.
-pub fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
-    if user.is_self || user.is_bot {
-        return !user.is_self && access.bots.contains(&user.id);
+/// Checks whether the text of a user may be among the earlier messages in the prompts of the agent: the text of everybody
+/// who may talk to the agent in this place, and of the bot itself.
+pub fn may_be_quoted(chat: &PlatformChat, place: &ChatPlace, author: &ChatUser) -> bool {
+    let may_write = if place.is_direct {
+        direct_refusal(&chat.direct, &chat.access, author).is_none()
+    } else {
+        may_talk(&chat.access, author)
+    };
+    author.is_self || may_write
+}
+
+/// Checks whether a user may talk to the agent in its channels. A bot may only if it is listed in `bots`.
+fn may_talk(access: &ChatAccess, user: &ChatUser) -> bool {
+    is_listed(access, user) || (access.everyone && is_person(user))
+}
+
+const fn is_person(user: &ChatUser) -> bool {
+    !user.is_self && !user.is_bot
+}
+
+/// Checks whether a list names the user.
+fn is_listed(access: &ChatAccess, user: &ChatUser) -> bool {
+    if !is_person(user) {
+        return !user.is_self && lists_bot(access, user);
     }
-    access.everyone
-        || access.users.contains(&user.id)
+    access.users.contains(&user.id)
         || user.roles.iter().any(|role| access.roles.contains(role))
         || is_operator(access, user)
+}
+
+/// Checks whether `bots` contains one of the ids of a bot.
+fn lists_bot(access: &ChatAccess, bot: &ChatUser) -> bool {
+    let is_listed = |id: &String| access.bots.contains(id);
+    is_listed(&bot.id) || bot.bot_id.as_ref().is_some_and(is_listed)
 }
 
 /// Checks whether a user may stop jobs of others, use schedule commands and answer asks. A bot is never an operator.
@@ -143,7 +170,7 @@ mod tests {
             None => (Vec::new(), id.starts_with("bot")),
         };
         let id = id.split('+').next().unwrap_or_default().to_owned();
-        ChatUser { name: id.clone(), is_self: id == "self", id, roles, is_bot }
+        ChatUser { name: id.clone(), is_self: id == "self", id, roles, is_bot, bot_id: None }
     }
 
     /// Creates a message in `GUILD/CHANNEL`, `GUILD/CHANNEL/THREAD` or `dm`. A `@` before the place means that the
@@ -192,7 +219,8 @@ mod tests {
             ("ann", "G1/quiet", true, Ignored),
             ("ann", "G1/other/t", true, Ignored),
             ("ann", "G1/quiet/thread-of-quiet", false, accepted(0)),
-            ("ann", "dm", false, accepted(10)),
+            ("ann", "dm", false, Refused { reason: NotListed }),
+            ("bot-1", "dm", false, accepted(10)),
             ("self", "@G1/talk", true, Ignored),
             ("self", "dm", false, Ignored),
             ("bot-1", "G1/talk", false, accepted(3)),
@@ -207,6 +235,20 @@ mod tests {
                 as_mention,
                 "{author} in {at}"
             );
+        }
+    }
+
+    #[test]
+    fn every_thread_can_count_as_a_mention() {
+        let chat = discord(r#""everyone":true"#);
+        let chat = PlatformChat { answers_every_thread: true, ..chat };
+        for (author, at, expected) in [
+            ("ann", "G1/quiet/t", accepted(10)),
+            ("ann", "G1/quiet", Ignored),
+            ("ann", "G1/other/t", Ignored),
+            ("bot-1", "G1/quiet/t", Ignored),
+        ] {
+            assert_eq!(reception(&chat, &message(author, at), false), expected, "{author} in {at}");
         }
     }
 
@@ -238,7 +280,32 @@ mod tests {
             (r#""everyone":true,"dm":{"enabled":false}"#, "ann", "dm", Refused { reason: DirectMessagesOff }),
             (r#""everyone":true,"dm":{"enabled":false}"#, "ann", "G1/talk", accepted(3)),
             (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "dm", Ignored),
-            (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "@dm", accepted(10)),
+            (r#""everyone":true,"dm":{"mode":"mention"}"#, "ann", "@dm", Refused { reason: NotListed }),
+            (r#""users":["ann"],"dm":{"mode":"mention"}"#, "ann", "@dm", accepted(10)),
+            (r#""everyone":true,"users":["ann"]"#, "ann", "dm", accepted(10)),
+            (r#""everyone":true,"users":["ann"]"#, "bob", "dm", Refused { reason: NotListed }),
+            (r#""everyone":true,"dm":{"everyone":true}"#, "ann", "dm", accepted(10)),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "ann", "dm", accepted(10)),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "ann", "G1/talk", Refused { reason: NotListed }),
+            (r#""users":["bob"],"dm":{"everyone":true}"#, "bot-1", "dm", Ignored),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"enabled":false}"#,
+                "ann",
+                "dm",
+                Refused { reason: DirectMessagesOff },
+            ),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"blocklist":["ann"]}"#,
+                "ann",
+                "dm",
+                Refused { reason: Blocked },
+            ),
+            (
+                r#""everyone":true,"dm":{"everyone":true,"allowlist":["bob"]}"#,
+                "ann",
+                "dm",
+                Refused { reason: NotOnAllowlist },
+            ),
             (r#""everyone":true,"dm":{"blocklist":["ann"]}"#, "ann", "dm", Refused { reason: Blocked }),
             (r#""everyone":true,"dm":{"blocklist":["ann"]}"#, "ann", "G1/talk", accepted(3)),
             (
@@ -270,6 +337,27 @@ mod tests {
             (r#""users":["bob"],"dm":{"allowlist":[]}"#, "bob", "dm", accepted(10)),
         ] {
             let found = reception(&discord(keys), &message(author, at), false);
+            assert_eq!(found, expected, "{keys}: {author} in {at}");
+        }
+    }
+
+    #[test]
+    fn only_the_text_of_people_who_may_talk_to_an_agent_is_quoted() {
+        for (keys, author, at, expected) in [
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "ann", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "eve", "G1/talk", false),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "eve+R1", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "bot-1", "G1/talk", true),
+            (r#""users":["ann"],"roles":["R1"],"bots":["bot-1"]"#, "bot-2", "G1/talk", false),
+            (r#""users":["ann"]"#, "self", "G1/talk", true),
+            (r#""everyone":true"#, "eve", "G1/talk", true),
+            (r#""everyone":true"#, "bot-1", "G1/talk", false),
+            (r#""users":["ann"],"dm":{"allowlist":["fay"]}"#, "fay", "dm", true),
+            (r#""users":["ann"],"dm":{"allowlist":["fay"]}"#, "self", "dm", true),
+            (r#""users":["ann"]"#, "fay", "dm", false),
+        ] {
+            let message = message(author, at);
+            let found = may_be_quoted(&discord(keys), &message.place, &message.author);
             assert_eq!(found, expected, "{keys}: {author} in {at}");
         }
     }

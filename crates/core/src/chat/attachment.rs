@@ -60,6 +60,23 @@ pub struct AttachmentChoice<'a> {
     pub notices: Vec<String>,
 }
 
+/// Why a file of a message is missing. The words become a part of the prompt, so they contain no text from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MissingReason {
+    #[error("the agent takes no files any more")]
+    NotTaken,
+    #[error("the bot has no connection to the platform")]
+    NoBot,
+    #[error("the platform refused the download")]
+    Refused,
+    #[error("the download failed")]
+    Failed,
+    #[error("the file has more than {0} bytes")]
+    TooLarge(u64),
+    #[error("it cannot be saved in the working directory")]
+    NotSaved,
+}
+
 /// Chooses the files that the agent gets: of the first `max_files` files, those that have an allowed type and are not
 /// too large. This checks the size that the platform states. The download checks the real size.
 pub fn choose<'a>(
@@ -164,7 +181,7 @@ pub fn describe_text(attachment: &ChatAttachment, content: &str, max_bytes: usiz
 }
 
 /// Describes a file that the agent does not get.
-pub fn describe_missing(attachment: &ChatAttachment, reason: &str) -> String {
+pub fn describe_missing(attachment: &ChatAttachment, reason: MissingReason) -> String {
     format!("{}: missing, because {reason}", label(attachment))
 }
 

@@ -92,7 +92,7 @@ const SCHEDULE_ACTIONS: [&str; 3] = ["run", "enable", "disable"];
 pub const COMMANDS: &[CommandDescription] = &[
     plain("help", &[], "Show the commands"),
     plain("status", &[], "Show the state of the agent and its queue"),
-    plain("reset", &["new"], "Begin a new conversation"),
+    plain("reset", &["new"], "Begin a new session in this conversation"),
     CommandDescription {
         arguments: "[JOB]",
         options: &[optional("job", "Job; without it, the job that answers here")],
@@ -232,7 +232,7 @@ pub fn help(platform: ChatPlatform, is_operator: bool) -> String {
         );
     }
     lines.push(
-        "If several agents answer here, put @NAME or agent=NAME of the agent before the arguments."
+        "If several agents answer here, write @NAME or agent=NAME before the arguments. NAME is the name of the agent."
             .to_owned(),
     );
     lines.join("\n")

@@ -4,10 +4,11 @@ use super::ChatPlatform;
 use crate::invisible::{is_invisible, without_invisible};
 
 /// Invisible character that is inserted into a mention or a fence, so that it has no effect.
-const BREAK: char = '\u{200b}';
+pub(super) const BREAK: char = '\u{200b}';
 
 /// Formats a text of others as a part of one line of a message. The result mentions nobody. On Discord it also formats
-/// nothing; on Slack, marks such as `*` and `_` keep their effect.
+/// nothing. On Slack, `*`, `_`, `~` and backticks keep their effect, because Slack has no way to write them without it:
+/// `mrkdwn: false` would apply to the whole message.
 pub fn escape(text: &str, platform: ChatPlatform) -> String {
     let line = one_line(&without_invisible(text));
     match platform {
@@ -100,7 +101,7 @@ mod tests {
     use ChatPlatform::{Discord, Slack};
 
     #[test]
-    fn texts_of_others_mention_nobody_and_format_nothing() {
+    fn texts_of_others_mention_nobody() {
         for (text, slack, discord) in [
             ("plain", "plain", "plain"),
             ("a\n b", "a b", "a b"),
@@ -112,6 +113,7 @@ mod tests {
             ("@everyone @here", "@everyone @here", "@\u{200b}everyone @\u{200b}here"),
             ("@ev\u{200b}eryone", "@everyone", "@\u{200b}everyone"),
             ("# [x](y) `z`", "# [x](y) `z`", r"\# \[x\]\(y\) \`z\`"),
+            ("*a* _b_ ~c~", "*a* _b_ ~c~", r"\*a\* \_b\_ \~c\~"),
             ("\u{202e}txt\u{1b}[1m", "txt", "txt"),
         ] {
             assert_eq!((&escape(text, Slack)[..], &escape(text, Discord)[..]), (slack, discord), "{text}");

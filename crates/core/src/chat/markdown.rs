@@ -1,12 +1,15 @@
 //! Converts Markdown to the notations of the platforms.
 
 mod discord;
+mod masked_link;
+mod nesting;
 mod slack;
 mod table;
 
 use pulldown_cmark::Options;
 
 use super::ChatPlatform;
+use super::escape::{entities, without_mentions};
 use super::split::split;
 use crate::invisible::without_invisible;
 
@@ -25,9 +28,17 @@ pub const fn post_limit(platform: ChatPlatform) -> usize {
     }
 }
 
-/// Converts a text in Markdown to the notation of the platform. The result mentions nobody.
+/// Converts a text in Markdown to the notation of the platform. The result mentions nobody, and the text of
+/// a link never hides another address. A text with lists or quotes
+/// that are nested too deeply is not converted.
 pub fn convert(markdown: &str, platform: ChatPlatform) -> String {
     let markdown = without_invisible(markdown);
+    if nesting::is_too_deep(&markdown) {
+        return match platform {
+            ChatPlatform::Slack => entities(&markdown),
+            ChatPlatform::Discord => masked_link::show_addresses(&without_mentions(&markdown)),
+        };
+    }
     match platform {
         ChatPlatform::Slack => slack::convert(&markdown),
         ChatPlatform::Discord => discord::convert(&markdown),

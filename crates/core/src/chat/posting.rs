@@ -1,9 +1,12 @@
 //! Where an answer is posted, and how much of it has been posted.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::attachment::AttachedFile;
+use super::settings::ChatOutput;
 use super::{ChatPlace, ChatPlatform, ChatUser};
 use crate::id::{AgentName, JobId};
 
@@ -43,12 +46,15 @@ pub struct MessageDetails {
     pub conversation: Option<String>,
     /// Name of the author for people; empty if it is not known.
     pub author_name: String,
-    /// Name of the person who ran the message again; empty if the message was not repeated.
+    /// Name of the person who had the message run again, for people; empty if only its author did.
     pub retried_by: String,
     /// Files that were sent with the message.
     pub attachments: Vec<AttachedFile>,
     /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
     pub earlier_messages: String,
+    /// Id of the person who had the message run again. `trust` applies to this person, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated_by: Option<String>,
 }
 
 /// The posted part of an answer. It is stored before and after each post, so that another daemon can continue.
@@ -62,6 +68,10 @@ pub struct AnswerProgress {
     pub posted: u32,
     /// Number of posts of the answer before these posts. Posts are numbered over the whole answer.
     pub posted_before: u32,
+    /// Number of posts that were made from the output of this job on other nodes. A node that runs a later attempt of
+    /// the job again continues after its own posts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub posted_elsewhere: BTreeMap<String, u32>,
     /// Time of the first try of the next post, if it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tried_at: Option<Timestamp>,
@@ -72,6 +82,13 @@ pub struct AnswerProgress {
     /// missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_posted: Option<String>,
+    /// Settings with which the answer was begun. It keeps them to its end, because posts are counted, and other settings
+    /// would give other posts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<ChatOutput>,
+    /// Last text of the answer in the waiting note.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note_text: Option<String>,
 }
 
 impl AnswerProgress {
@@ -80,10 +97,19 @@ impl AnswerProgress {
         self.posted_before + self.posted
     }
 
-    /// Continues the answer with the output of another job, or of the same job on another node.
-    pub fn begin_job(&mut self, job: JobId) {
-        self.posted_before += self.posted;
-        (self.posted, self.job, self.tried_at) = (0, Some(job), None);
+    /// Continues the answer with the output of another job, or of the same job on another node. `before` is the node
+    /// that has posted so far.
+    pub fn begin_job(&mut self, job: JobId, before: Option<&str>, node: &str) {
+        if self.job.as_ref() == Some(&job) {
+            self.posted_elsewhere.extend(before.map(|before| (before.to_owned(), self.posted)));
+        } else {
+            self.posted_elsewhere.clear();
+        }
+        // A post that was tried may have been made, so its number is not used again.
+        let next = self.next_post() + u32::from(self.tried_at.is_some());
+        let posted = self.posted_elsewhere.remove(node).unwrap_or_default();
+        (self.posted, self.posted_before) = (posted, next.saturating_sub(posted));
+        (self.job, self.tried_at) = (Some(job), None);
     }
 
     /// Counts a post that has been made.
@@ -117,6 +143,13 @@ impl PostedAsk {
         self.tried_at = None;
     }
 
+    /// Checks whether all posts were there when a message of the same channel was written, so that its author can have
+    /// read them.
+    pub fn is_older_than(&self, message: &str) -> bool {
+        let last = self.messages.last();
+        self.is_complete && last.is_some_and(|last| self.platform.is_written_before(last, message))
+    }
+
     /// Checks whether the ask is posted in the conversation of this place.
     pub fn is_in(&self, platform: ChatPlatform, place: &ChatPlace) -> bool {
         self.platform == platform && self.place.channel == place.channel && self.place.thread == place.thread
@@ -128,13 +161,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn posts_are_numbered_over_all_jobs_of_an_answer() {
+    fn an_ask_is_older_than_a_message_that_follows_its_last_post() {
+        let posted = |messages: &[&str], is_complete| PostedAsk {
+            agent: "coder".parse().unwrap(),
+            platform: ChatPlatform::Discord,
+            place: ChatPlace { space: None, channel: "1".into(), thread: None, is_direct: true },
+            is_answerable: true,
+            messages: messages.iter().map(|&id| id.to_owned()).collect(),
+            is_complete,
+            tried_at: None,
+        };
+        for (messages, is_complete, expected) in [
+            (&["10", "20"][..], true, true),
+            (&["10", "20"], false, false),
+            (&["10", "30"], true, false),
+            (&["10", "25"], true, false),
+            (&[], false, false),
+        ] {
+            assert_eq!(posted(messages, is_complete).is_older_than("25"), expected, "{messages:?}");
+        }
+    }
+
+    #[test]
+    fn posts_are_numbered_over_all_jobs_and_nodes_of_an_answer() {
+        let job = |number: u32| format!("job-2026-01-05-00000{number}").parse().unwrap();
         let mut progress = AnswerProgress::default();
-        progress.begin_job("job-2026-01-05-000001".parse().unwrap());
+        progress.begin_job(job(1), None, "a");
         progress.count_post();
         progress.count_post();
         assert_eq!(progress.next_post(), 2);
-        progress.begin_job("job-2026-01-05-000002".parse().unwrap());
+        progress.begin_job(job(2), Some("a"), "a");
         assert_eq!((progress.posted, progress.next_post()), (0, 2));
+        progress.count_post();
+        // The next post was tried, but it is not known whether it was made.
+        progress.tried_at = Some(Timestamp::UNIX_EPOCH);
+        progress.begin_job(job(2), Some("a"), "b");
+        assert_eq!((progress.posted, progress.next_post(), progress.tried_at), (0, 4, None));
+        progress.count_post();
+        progress.begin_job(job(2), Some("b"), "a");
+        assert_eq!(
+            (progress.posted, progress.next_post()),
+            (1, 5),
+            "the output on node a is posted from there"
+        );
+        progress.begin_job(job(2), Some("a"), "b");
+        assert_eq!((progress.posted, progress.next_post()), (1, 5));
+        progress.begin_job(job(3), Some("b"), "a");
+        assert_eq!((progress.posted, progress.next_post()), (0, 5), "another job has no posts");
     }
 }

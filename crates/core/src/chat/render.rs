@@ -228,8 +228,8 @@ impl OutputRenderer {
 
     fn posts_of_text(&mut self, text: &str) -> Vec<RenderedPost> {
         self.texts += 1;
-        if length(text) <= MAX_TEXT_POSTS * post_limit(self.platform) {
-            return posts_of(text, self.platform);
+        if let Some(posts) = posts_up_to(MAX_TEXT_POSTS, text, self.platform) {
+            return posts;
         }
         let name = format!("message-{}.md", self.texts);
         vec![tool_result::with_file("The agent wrote a long message.", text, name, self.platform)]
@@ -264,6 +264,12 @@ fn text_post(text: String) -> RenderedPost {
 
 fn posts_of(markdown: &str, platform: ChatPlatform) -> Vec<RenderedPost> {
     to_posts(markdown, platform).into_iter().map(text_post).collect()
+}
+
+/// Returns the posts of a text; none if it needs more than `limit` posts.
+fn posts_up_to(limit: usize, markdown: &str, platform: ChatPlatform) -> Option<Vec<RenderedPost>> {
+    let is_short = length(markdown) <= limit * post_limit(platform);
+    is_short.then(|| posts_of(markdown, platform)).filter(|posts| posts.len() <= limit)
 }
 
 /// Formats a short text of others within a sentence.

@@ -14,9 +14,15 @@ pub fn answer_of_reply(asked: &AskSubject, text: &str) -> Option<AskAnswer> {
     if text.is_empty() {
         return None;
     }
-    if let AskSubject::Question { .. } = asked {
-        return Some(AskAnswer::Text(text.to_owned()));
+    match asked {
+        AskSubject::Question { .. } => Some(AskAnswer::Text(text.to_owned())),
+        AskSubject::Tool { .. } => verdict_of_reply(text),
     }
+}
+
+/// Returns the answer about the use of a tool that a text gives; none if the text is not clearly such an answer.
+pub fn verdict_of_reply(text: &str) -> Option<AskAnswer> {
+    let text = text.trim();
     let (word, message) = match text.split_once(':') {
         Some((word, message)) => (word, Some(message.trim().to_owned()).filter(|text| !text.is_empty())),
         None => (text, None),

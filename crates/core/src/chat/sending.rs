@@ -27,6 +27,9 @@ pub enum SendRefused {
     Elsewhere,
     #[error("{path:?} is not a file inside the working directory of the job")]
     NotInside { path: String },
+    /// `hidden` is the hidden file, or the hidden folder that contains the file.
+    #[error("{path:?} cannot be sent: {hidden} is hidden from agents")]
+    Hidden { path: String, hidden: String },
     #[error("{path:?} cannot be sent: {reason}")]
     NotReadable { path: String, reason: String },
     #[error("{path:?} is empty")]

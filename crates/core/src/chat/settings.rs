@@ -1,6 +1,7 @@
 //! Chat settings of an agent, with their defaults applied.
 
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
 
 use super::ChatPlatform;
 
@@ -21,6 +22,9 @@ pub struct PlatformChat {
     pub channels: Vec<ChatChannel>,
     /// Guilds on Discord, with the mode of channels that are not listed.
     pub guilds: Vec<ChatGuild>,
+    /// True if every message in a thread of a channel counts as a mention, as on Slack with herdctl. Otherwise this is
+    /// so only in threads in which the agent has answered.
+    pub answers_every_thread: bool,
     pub direct: DirectRules,
     /// Time after which an unused session of a conversation is not continued.
     pub session_expires: SignedDuration,
@@ -60,7 +64,7 @@ pub enum ActivityKind {
 /// People who may talk to the agent, and their limits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatAccess {
-    /// True if everybody who can write in a configured channel may talk to the agent.
+    /// True if everybody who can write in a configured channel may talk to the agent there.
     pub everyone: bool,
     /// Ids of users who may talk to the agent.
     pub users: Vec<String>,
@@ -77,7 +81,7 @@ pub struct ChatAccess {
     pub per_user_per_day_usd: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MessageRate {
     pub messages: u32,
     pub period: SignedDuration,
@@ -114,6 +118,8 @@ pub enum AnswerMode {
 pub struct DirectRules {
     pub enabled: bool,
     pub mode: AnswerMode,
+    /// True if everybody who can write to the bot may talk to the agent.
+    pub everyone: bool,
     /// Ids of the only users who may write to the bot. An empty list excludes nobody.
     pub allowlist: Vec<String>,
     /// Ids of users who may not write to the bot, even if they are on the allowlist.
@@ -122,7 +128,7 @@ pub struct DirectRules {
 }
 
 /// Parts of a job's output that are posted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of herdctl")]
 pub struct ChatOutput {
     pub tool_results: bool,
@@ -142,7 +148,8 @@ pub struct ChatOutput {
 }
 
 /// Messages of the agent that are posted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PostedMessages {
     /// Messages of turns without tool calls.
     Answers,
@@ -151,7 +158,8 @@ pub enum PostedMessages {
 }
 
 /// `log_level` of herdctl: how much the progress message shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OutputDetail {
     Minimal,
     Standard,
@@ -224,6 +232,7 @@ impl Default for DirectRules {
         Self {
             enabled: true,
             mode: AnswerMode::Auto,
+            everyone: false,
             allowlist: Vec::new(),
             blocklist: Vec::new(),
             context_messages: CONTEXT_MESSAGES,

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+mod atom;
 mod fence;
 
+use atom::atoms;
 use fence::{Fence, Line};
 
 /// Smallest number of characters of a part. A part is shorter only if the text has no later place for a cut.
@@ -31,11 +33,12 @@ pub fn shorten(text: &str, limit: usize) -> String {
     if length(text) <= limit {
         return text.to_owned();
     }
-    let (mut used, mut end) = (0, 0);
+    let (mut used, mut end, mut before) = (0, 0, ReadText::default());
     for (at, character) in text.char_indices() {
-        if !is_joined(text, at) {
+        if !before.is_joined_to(character) {
             end = at;
         }
+        before.add(character);
         used += character.len_utf16();
         if used >= limit {
             break;
@@ -64,7 +67,7 @@ impl Piece<'_> {
 
 /// Checks whether a part contains nothing but white space and fences.
 fn is_bare(part: &str) -> bool {
-    fence::lines(part).iter().all(|line| !line.is_content() || part[line.range.clone()].trim().is_empty())
+    fence::lines(part).iter().all(|line| !line.is_content() || line.is_blank())
 }
 
 fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
@@ -107,6 +110,7 @@ impl Layout<'_> {
     /// Returns the end of the part that begins at `start` and has room for `room` characters.
     fn end_of_part(&self, start: usize, room: usize) -> usize {
         let (mut used, mut best, mut last) = (0, None::<(CutRank, usize)>, start);
+        let mut before = ReadText::default();
         for (offset, character) in self.text[start..].char_indices() {
             let at = start + offset;
             if used > room {
@@ -114,13 +118,15 @@ impl Layout<'_> {
             }
             if at > start && self.closing_length(at) + used <= room {
                 last = at;
-                if let Some(rank) = self.rank(at) {
+                let rank = if before.is_joined_to(character) { None } else { self.rank(at) };
+                if let Some(rank) = rank {
                     let rank = if used < MIN_PART_CHARS.min(room / 2) { CutRank::Early } else { rank };
                     best = Some(best.map_or((rank, at), |(known, place)| {
                         if rank <= known { (rank, at) } else { (known, place) }
                     }));
                 }
             }
+            before.add(character);
             used += character.len_utf16();
         }
         if used <= room {
@@ -138,7 +144,7 @@ impl Layout<'_> {
     fn rank(&self, at: usize) -> Option<CutRank> {
         let index = self.line_index(at);
         let line = &self.lines[index];
-        if self.is_in_atom(at) || is_joined(self.text, at) {
+        if self.is_in_atom(at) {
             return None;
         }
         let before = &self.text[..at];
@@ -147,11 +153,10 @@ impl Layout<'_> {
             if previous.is_opening() || line.is_closing() {
                 return None;
             }
-            let is_blank = self.text[previous.range.clone()].trim().is_empty();
             let is_outside = self.fence_at(at).is_none();
-            return Some(if is_blank && is_outside { CutRank::BlankLine } else { CutRank::Line });
+            return Some(if previous.is_blank() && is_outside { CutRank::BlankLine } else { CutRank::Line });
         }
-        let is_rest_blank = self.text[at..line.range.end].trim().is_empty();
+        let is_rest_blank = at >= line.content_end;
         let closes_next = self.lines.get(index + 1).is_some_and(Line::is_closing);
         if !line.is_content() || (is_rest_blank && closes_next) {
             return None;
@@ -183,61 +188,41 @@ impl Layout<'_> {
     }
 }
 
-/// Returns the parts of lines that lose their meaning if they are cut: `<…>`, `[…](…)`, `&…;` and inline code. Parts of
-/// more than `max` bytes are left out.
-fn atoms(text: &str, max: usize) -> Vec<Range<usize>> {
-    let mut atoms = Vec::new();
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        let mut at = 0;
-        while let Some(found) = line[at..].find(['<', '[', '&', '`']) {
-            let from = at + found;
-            // Longer atoms are not searched for, so that the search takes linear time.
-            let rest = &line[from..line.floor_char_boundary(from + max)];
-            let size = atom_size(rest);
-            at = from + size.unwrap_or(1);
-            atoms.extend(size.map(|size| start + from..start + from + size));
-        }
-        start += line.len();
-    }
-    atoms
+/// Text that was read from the start of a part.
+#[derive(Debug, Default)]
+struct ReadText {
+    last: Option<char>,
+    /// Number of regional indicators at the end. Two of them are a flag.
+    regions: usize,
 }
 
-/// Returns the size of the atom at the start of this rest of a line.
-fn atom_size(rest: &str) -> Option<usize> {
-    match rest.as_bytes().first()? {
-        b'<' => rest.find('>').map(|end| end + 1),
-        b'[' => {
-            let middle = rest.find("](")?;
-            rest[middle..].find(')').map(|end| middle + end + 1)
-        }
-        b'&' => rest.find(';').filter(|end| *end < 10 && !rest[..*end].contains(' ')).map(|end| end + 1),
-        _ => {
-            let mark = rest.len() - rest.trim_start_matches('`').len();
-            rest[mark..].find(&rest[..mark]).map(|end| end + 2 * mark)
-        }
+impl ReadText {
+    fn add(&mut self, character: char) {
+        self.regions = if is_region(character) { self.regions + 1 } else { 0 };
+        self.last = Some(character);
+    }
+
+    /// Checks whether the next character belongs to the character before it.
+    fn is_joined_to(&self, next: char) -> bool {
+        let Some(last) = self.last else { return false };
+        last == '\u{200d}'
+            || (last == '\r' && next == '\n')
+            || (is_region(next) && self.regions % 2 == 1)
+            || matches!(
+                next,
+                '\u{300}'..='\u{36f}'
+                    | '\u{1ab0}'..='\u{1aff}'
+                    | '\u{200d}'
+                    | '\u{20d0}'..='\u{20ff}'
+                    | '\u{fe00}'..='\u{fe0f}'
+                    | '\u{1f3fb}'..='\u{1f3ff}'
+                    | '\u{e0020}'..='\u{e007f}'
+            )
     }
 }
 
-/// Checks whether the character at `at` belongs to the character before it.
-fn is_joined(text: &str, at: usize) -> bool {
-    let (before, after) = text.split_at(at);
-    let (Some(last), Some(first)) = (before.chars().next_back(), after.chars().next()) else { return false };
-    let is_region = |c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c);
-    let regions = || before.chars().rev().take_while(|c| is_region(*c)).count();
-    last == '\u{200d}'
-        || (last == '\r' && first == '\n')
-        || (is_region(last) && is_region(first) && regions() % 2 == 1)
-        || matches!(
-            first,
-            '\u{300}'..='\u{36f}'
-                | '\u{1ab0}'..='\u{1aff}'
-                | '\u{200d}'
-                | '\u{20d0}'..='\u{20ff}'
-                | '\u{fe00}'..='\u{fe0f}'
-                | '\u{1f3fb}'..='\u{1f3ff}'
-                | '\u{e0020}'..='\u{e007f}'
-        )
+const fn is_region(character: char) -> bool {
+    matches!(character, '\u{1f1e6}'..='\u{1f1ff}')
 }
 
 #[cfg(test)]

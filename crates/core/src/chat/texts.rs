@@ -10,6 +10,7 @@ use super::command::command_text;
 use super::escape::{escape, inline_code};
 use super::settings::MessageRate;
 use super::{ChatAttachment, ChatPlatform};
+use crate::budget::{OverBudget, money};
 use crate::duration;
 use crate::id::{AgentName, JobId};
 use crate::size;
@@ -79,12 +80,49 @@ pub fn rate_reached(rate: MessageRate, again_at: Timestamp, now: Timestamp) -> S
     format!("You may send {messages} in {period}. You can write again {}.", at(again_at, now))
 }
 
-/// Says that the jobs of the sender have cost too much today, and when the sender can write again.
-pub fn budget_used_up(limit_usd: f64, again_at: Timestamp, now: Timestamp) -> String {
+/// Says that the daily budget of the sender is used up, or has no room for another job.
+pub fn over_person_budget(over: &OverBudget, now: Timestamp) -> String {
+    let limit = money(over.limit);
+    let renewed = over.until.map(|until| at(until, now)).unwrap_or_default();
+    if over.spent >= over.limit {
+        return format!("Your budget of {limit} for one day is used up. You can write again {renewed}.");
+    }
     format!(
-        "Your budget of ${limit_usd:.2} for one day is used up. You can write again {}.",
-        at(again_at, now)
+        "Your budget of {limit} for one day has no room for this message: {}. The budget is renewed {renewed}.",
+        parts_of(over)
     )
+}
+
+/// The message waits, because the daily budget of its sender has no room for its job now.
+pub fn waits_for_budget(agent: &AgentName, over: &OverBudget, platform: ChatPlatform) -> String {
+    let (agent, limit) = (escape(agent.as_str(), platform), money(over.limit));
+    // The note does not contain a remaining time, which would change while the note is shown.
+    let until = over.until.map(|until| until.strftime("%H:%M UTC").to_string()).unwrap_or_default();
+    let when = if over.fits_after_running() {
+        "It starts when your running jobs have ended and have left enough.".to_owned()
+    } else {
+        format!("The budget is renewed at {until}.")
+    };
+    let cancel = command("cancel", platform);
+    format!(
+        "Your message to agent {agent} waits, because your budget of {limit} for one day has no room for it: {}. {when} \
+         {cancel} removes it from the queue.",
+        parts_of(over)
+    )
+}
+
+/// Lists what a budget is used for.
+fn parts_of(over: &OverBudget) -> String {
+    let reserved = match over.reserved {
+        0 => String::new(),
+        reserved => format!(", {} is reserved for your earlier messages", money(reserved)),
+    };
+    let needed = match over.needed {
+        // The cost of a job is not known.
+        0 | 1 => String::new(),
+        needed => format!(", and a job may cost {}", money(needed)),
+    };
+    format!("{} is used{reserved}{needed}", money(over.spent))
 }
 
 pub fn attachment_too_large(attachment: &ChatAttachment, limit_bytes: u64, platform: ChatPlatform) -> String {
@@ -125,6 +163,16 @@ pub fn file_not_posted(name: &str, reason: &str, platform: ChatPlatform) -> Stri
     )
 }
 
+/// Says that a job is done, and that its output cannot be posted because only its node has it.
+pub fn output_elsewhere(job: &JobId, node: &str, is_running: bool, platform: ChatPlatform) -> String {
+    let why = if is_running { "could not post it" } else { "does not run now" };
+    format!(
+        "The job is done. Its output is on the node {}, which {why}. The owner of the fleet can read it there: {}",
+        inline_code(node, platform),
+        inline_code(&format!("cowhand logs {job}"), platform)
+    )
+}
+
 /// Says that the agent takes no attachments. `has_text` is true if the agent gets the text of the message.
 pub fn attachments_ignored(agent: &AgentName, has_text: bool, platform: ChatPlatform) -> String {
     let rest = if has_text { "Only your text was passed on." } else { "Nothing was passed on." };
@@ -141,9 +189,16 @@ pub fn voice_failed(reason: &str, platform: ChatPlatform) -> String {
     format!("Your voice message could not be transcribed: {}", sentence(reason, platform))
 }
 
-/// Returns the post with the text of a voice message.
-pub fn transcript(text: &str, platform: ChatPlatform) -> String {
-    format!("Transcript: {}", escape(text, platform))
+/// Returns the post with the text of a voice message: its first characters, and how many more the agent gets.
+pub fn transcript(text: &str, max_chars: usize, platform: ChatPlatform) -> String {
+    let more = text.chars().count().saturating_sub(max_chars);
+    let shown: String = text.chars().take(max_chars).collect();
+    let note = if more > 0 {
+        format!("\n… {more} more characters are not shown. The agent gets the whole transcript.")
+    } else {
+        String::new()
+    };
+    format!("Transcript: {}{note}", escape(&shown, platform))
 }
 
 /// Says that a message was removed from the queue. `by` is the person who cancelled it; none for the sender.
@@ -152,9 +207,13 @@ pub fn cancelled(by: Option<&str>, platform: ChatPlatform) -> String {
     format!("Your message was removed from the queue{by}.")
 }
 
-/// Says that a queued message was deleted on the platform.
-pub fn deleted() -> String {
-    "The message was deleted before the agent read it, so no job runs.".to_owned()
+/// Says that a queued message was edited, and that its schedule does not take the new text.
+pub fn edit_unwanted(agent: &AgentName, schedule: &str, platform: ChatPlatform) -> String {
+    let name = inline_code(&format!("{agent}/{schedule}"), platform);
+    format!(
+        "After your edit, schedule {name} does not take your message any more, so its job was removed from the queue. \
+         Write a new message."
+    )
 }
 
 /// Says that a job is being stopped.
@@ -218,22 +277,9 @@ pub fn schedule_disabled(agent: &AgentName, schedule: &str, platform: ChatPlatfo
     )
 }
 
-/// Says that the message started no job, because the schedule of the chat is paused.
-pub fn schedule_paused(agent: &AgentName, schedule: &str, reason: &str, platform: ChatPlatform) -> String {
-    let name = format!("{agent}/{schedule}");
-    let (code, reason) = (inline_code(&name, platform), sentence(reason, platform));
-    let why = command(&format!("why {name}"), platform);
-    format!("Schedule {code} is paused, so your message started no job: {reason} {why} shows more.")
-}
-
 /// Says why the message started no job.
 pub fn not_run(reason: &str, platform: ChatPlatform) -> String {
     format!("Your message started no job: {}", sentence(reason, platform))
-}
-
-/// Says that the bot cannot connect, because its token is not set.
-pub fn no_token(agent: &AgentName, variable: &str, platform: ChatPlatform) -> String {
-    format!("Agent {agent} is not on {platform}: the environment variable {variable} is not set.")
 }
 
 /// Returns a command as it is written on the platform.

@@ -67,7 +67,9 @@ pub(super) fn settings(chat: Chat) -> Option<AgentChat> {
     (!platforms.is_empty()).then_some(AgentChat { platforms })
 }
 
-fn discord(config: Discord) -> PlatformChat {
+fn discord(mut config: Discord) -> PlatformChat {
+    // A direct message belongs to no guild, so the rules of the first guild that has some are those of the bot.
+    config.options.dm = config.options.dm.or_else(|| config.guilds.iter().find_map(|guild| guild.dm.clone()));
     let bot = BotConfig {
         token_env: config.bot_token_env,
         app_token_env: None,
@@ -89,7 +91,7 @@ fn slack(config: Slack) -> PlatformChat {
         presence: None,
         command_guild: None,
     };
-    let channels = config.channels.into_iter().map(|own| channel(own, None, None)).collect();
+    let channels = config.channels.into_iter().map(|own| channel(own, None)).collect();
     platform(ChatPlatform::Slack, bot, Vec::new(), (channels, Vec::new()), config.options)
 }
 
@@ -116,6 +118,7 @@ fn platform(
         },
         channels,
         guilds,
+        answers_every_thread: false,
         direct: options.dm.map(direct).unwrap_or_default(),
         session_expires: SignedDuration::from_hours(hours.into()),
         output: output(platform, options.output.unwrap_or_default(), options.log_level),
@@ -127,14 +130,14 @@ fn platform(
 
 fn channels_of(guild: &Guild) -> Vec<ChatChannel> {
     let channels = guild.channels.iter().flatten().cloned();
-    channels.map(|own| channel(own, Some(guild.id.clone()), guild.default_channel_mode)).collect()
+    channels.map(|own| channel(own, Some(guild.id.clone()))).collect()
 }
 
-fn channel(config: Channel, guild: Option<String>, default: Option<ChatMode>) -> ChatChannel {
+fn channel(config: Channel, guild: Option<String>) -> ChatChannel {
     ChatChannel {
         guild,
         id: config.id,
-        mode: config.mode.or(default).map_or(AnswerMode::Mention, mode),
+        mode: config.mode.map_or(AnswerMode::Mention, mode),
         context_messages: config.context_messages.unwrap_or(CONTEXT_MESSAGES),
     }
 }
@@ -151,6 +154,7 @@ fn direct(config: DirectMessages) -> DirectRules {
     DirectRules {
         enabled: config.enabled.unwrap_or(usual.enabled),
         mode: config.mode.map_or(usual.mode, mode),
+        everyone: config.everyone.unwrap_or(usual.everyone),
         allowlist: config.allowlist.unwrap_or_default(),
         blocklist: config.blocklist.unwrap_or_default(),
         ..usual

@@ -251,11 +251,16 @@ fn written(
     Some((Node::clone(&node), home))
 }
 
-/// Merges some keys of the agent into its schedules, so that a schedule inherits the values that it does not set.
+/// Merges some keys of the agent into its schedules, so that a schedule inherits the values that it does not set. A
+/// schedule of type `chat` inherits no work source, because a message is answered by one job.
 fn inherit_from_agent(agent: &mut Node) {
     for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout", "breaker"] {
         let Some(from) = agent.entry(key).cloned() else { continue };
         each_schedule(agent, |schedule| {
+            let is_chat = schedule.get("type").and_then(Node::text) == Some("chat");
+            if is_chat && key == "work_source" {
+                return;
+            }
             if let Value::Map(map) = &mut schedule.value {
                 match map.entries.get_mut(key) {
                     Some(own) => merge_below(&from.node, &mut own.node),

@@ -96,6 +96,9 @@ pub(super) fn of_key(path: &[&str], key: &str) -> Option<&'static str> {
         // An agent in a fleet file; or the root of the tree, which is an agent or a fleet file.
         "agents" | "overrides" | "" => of_agent_key(key),
         "defaults" if key == "max_concurrent" => of_agent_key(key),
+        "defaults" if matches!(key, "runtime" | "command" | "env") => {
+            Some("it belongs to each agent; `defaults` cannot contain it")
+        }
         _ => None,
     }
 }

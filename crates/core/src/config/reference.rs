@@ -139,17 +139,23 @@ impl<'a> KnownNames<'a> {
         let mut taken: HashMap<ScheduleId, ScheduleRef<'_>> = HashMap::new();
         for place in self.places() {
             let Some(former) = &place.schedule.adopts else { continue };
+            let mut help = None;
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
             } else if let Some(other) =
                 // Agents with the same name are reported elsewhere, so their equal `adopt` is not reported here.
                 taken.insert(former.id(), place).filter(|other| other.name() != place.name())
             {
+                help = Some(format!(
+                    "a history moves once; if {} has it, remove that `adopt`, and this one takes over the jobs that stayed with \
+                     their agent",
+                    other.shown()
+                ));
                 format!("{} adopts {former} already", other.shown())
             } else {
                 continue;
             };
-            problems.add(Problem::error(place.at("adopt"), message).key(place.key("adopt")));
+            problems.add(Problem::error(place.at("adopt"), message).key(place.key("adopt")).help(help));
         }
     }
 

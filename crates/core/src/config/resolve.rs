@@ -267,7 +267,13 @@ fn assemble(
     {
         herdctl::admit_everyone(chat);
     }
-    Agent { schedules, directory, inherits_environment, ..Agent::from_config(name, config) }
+    let mut agent = Agent::from_config(name, config);
+    if draft.herdctl
+        && let Some(chat) = &mut agent.chat
+    {
+        herdctl::answer_threads(chat);
+    }
+    Agent { schedules, directory, inherits_environment, ..agent }
 }
 
 fn schedules(
@@ -351,7 +357,7 @@ fn schedule(
         zone,
         filter: schedule.filter.map(Box::new),
         prompt: schedule.prompt.or(usual_prompt),
-        work_source: schedule.work_source.map(|source| Box::new(source.into())),
+        work_source: schedule.work_source.filter(|_| !is_chat).map(|source| Box::new(source.into())),
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
         isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
@@ -467,7 +473,8 @@ fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
         };
         let own = schedule.get("prompt").map(|node| (node, format!("schedules.{name}.prompt")));
         let Some((prompt, key)) = own.or_else(|| default.clone()) else { continue };
-        let has_source = [schedule, &draft.node].iter().any(|node| node.get("work_source").is_some());
+        let takes_items = |node: &&Node| trigger != "chat" && node.get("work_source").is_some();
+        let has_source = [schedule, &draft.node].iter().any(takes_items);
         let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
         for error in Template::problems(prompt.text().unwrap_or_default(), Variables::of(trigger, has_source))
         {

@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Action, FiringPlaces, Hold, LiveWork, Snapshot};
+use crate::budget::OverBudget;
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::{Jitter, MAX_MISFIRES, Misfire, Overlap};
@@ -17,6 +18,8 @@ pub(super) struct DueCheck<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
     pub(super) live: &'a LiveWork<'a>,
+    /// Budget that has no room for the next firing.
+    pub(super) over: Option<OverBudget>,
     /// True if other schedules have the same interval.
     pub(super) shares_interval: bool,
     pub(super) snapshot: &'a Snapshot,
@@ -104,9 +107,12 @@ impl DueCheck<'_> {
             due = due.min(self.now);
         }
         due = self.schedule.timing.start_at.map_or(due, |start| due.max(start));
-        let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
-            return DueResult::default();
+        // A due time that waits when `end_at` passes still fires, as that of a cron schedule does.
+        let opens = match self.record.waiting {
+            Some(_) => self.opens(due),
+            None => self.schedule.timing.next_allowed(due.max(self.now), self.zone()),
         };
+        let Some(opens) = opens else { return DueResult::default() };
         if due > self.now {
             let mut verdict = DueResult::wake(opens);
             self.fill(places, &mut verdict);
@@ -116,9 +122,11 @@ impl DueCheck<'_> {
         if opens > self.now {
             verdict.wait(self, due, Hold::OutsideHours { opens });
             verdict.wake_at = Some(opens);
-        } else if let Some(over) = places.over {
+        } else if let Some(over) = self.over.filter(|over| self.may_wait_for(over)) {
             verdict.wait(self, due, Hold::OverBudget(over));
             verdict.wake_at = over.until;
+        } else if self.over.is_some() {
+            verdict.fire(self, key, due, FiringOutcome::Skipped(SkipReason::OverBudget));
         } else if let Some(hold) = self.hold(places) {
             verdict.wait(self, due, hold);
         } else {
@@ -129,13 +137,19 @@ impl DueCheck<'_> {
         verdict
     }
 
+    /// Checks whether a due interval may wait for a budget. After `end_at`, it waits only for running jobs, and not for
+    /// the next day or month of the budget.
+    fn may_wait_for(&self, over: &OverBudget) -> bool {
+        over.fits_after_running() || !self.schedule.is_over(self.now)
+    }
+
     /// Checks whether the schedule may look for work now although it is not due.
     fn wants_fill(&self, places: &FiringPlaces) -> bool {
         let is_open = || self.schedule.timing.next_allowed(self.now, self.zone()) == Some(self.now);
         self.live.takes_work
             && self.record.fill
             && !self.is_under_way()
-            && places.over.is_none()
+            && self.over.is_none()
             && places.full(self.live).is_none()
             && is_open()
     }
@@ -173,12 +187,17 @@ impl DueCheck<'_> {
     }
 
     /// Returns the time, now or later, at which the calendar lets the delay fire; none if there is no such time, or if
-    /// the delay's own time passed while the schedule was not active. A delay that was allowed to fire before its
-    /// `end_at`, but did not, fires now, as a missed due time of a cron schedule does.
+    /// the delay's own time passed while the schedule was not active.
     pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
         if self.record.passed_while_off(self.schedule).is_some() {
             return None;
         }
+        self.opens(due)
+    }
+
+    /// Returns the time, now or later, at which the calendar lets a firing fire that is due at `due`; none if there is
+    /// no such time. A firing that was allowed before `end_at`, but did not fire, fires now.
+    pub(super) fn opens(&self, due: Timestamp) -> Option<Timestamp> {
         let timing = &self.schedule.timing;
         let from = |at: Timestamp| timing.next_allowed(at, self.zone());
         from(due.max(self.now)).or_else(|| {
@@ -309,9 +328,11 @@ impl DueCheck<'_> {
         }
         // Check the budget before the places: a firing without budget waits for budget or is skipped, whether or not a
         // place is free.
-        match places.over {
+        let queues = queues || self.schedule.timing.overlap == Overlap::Queue && !self.live.takes_work;
+        match self.over {
             // Running attempts have reserved the amount that this firing needs. The firing runs if the attempts leave
-            // enough.
+            // enough. Under `overlap: queue`, its job waits for the attempts.
+            Some(over) if over.fits_after_running() && queues => {}
             Some(over) if over.fits_after_running() => {
                 verdict.wait(self, due, Hold::OverBudget(over));
                 verdict.wake_at = over.until;

@@ -2,14 +2,17 @@
 //! After the pause, one of them starts first: the probe. If a person disables the schedule during its pause, or before
 //! its probe has completed, jobs that the clock fired wait until the schedule is enabled; jobs for occurrences from
 //! outside wait for the pause and the probe as before. Jobs whose schedule was removed from the config wait too,
-//! because the restrictions of that schedule are not known any more.
+//! because the restrictions of that schedule are not known any more. The job of a message waits while the daily budget of
+//! its sender has no room for it.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::{LiveJob, LiveState, Preparing, Snapshot};
-use crate::id::{JobId, ScheduleId};
+use crate::budget::OverBudget;
+use crate::id::{AgentName, JobId, ScheduleId};
 use crate::roster::{Agent, Schedule};
 use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::Driver;
@@ -33,6 +36,8 @@ pub enum ScheduleHold<'a> {
     Off,
     /// The schedule is not in the config.
     Removed,
+    /// The daily budget of the person whose message caused the job has no room for it.
+    OverPersonBudget(OverBudget),
 }
 
 impl ScheduleHold<'_> {
@@ -41,17 +46,20 @@ impl ScheduleHold<'_> {
             Self::Paused { .. } | Self::PausedWhileDisabled { .. } | Self::Probe(_) => SkipReason::Paused,
             Self::Off => SkipReason::Disabled,
             Self::Removed => SkipReason::Removed,
+            Self::OverPersonBudget(_) => SkipReason::OverBudget,
         }
     }
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
             Self::Paused { until, .. } | Self::PausedWhileDisabled { until, .. } => Some(until),
+            Self::OverPersonBudget(over) => over.until,
             Self::Probe(_) | Self::Off | Self::Removed => None,
         }
     }
 
-    pub fn sentence(self) -> String {
+    /// Describes the reason. Times of a budget are in `zone`.
+    pub fn sentence(self, agent: &AgentName, zone: &TimeZone) -> String {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
@@ -65,6 +73,7 @@ impl ScheduleHold<'_> {
                  schedule, name it in `adopt` of the schedule of the same agent that replaces it, or cancel the job"
                     .to_owned()
             }
+            Self::OverPersonBudget(over) => over.sentence(agent, zone),
         }
     }
 }
@@ -74,23 +83,28 @@ impl ScheduleHold<'_> {
 pub struct Holds<'a> {
     agent: &'a Agent,
     of_schedules: HashMap<ScheduleId, Option<ScheduleHold<'a>>>,
+    over_person: &'a HashMap<JobId, OverBudget>,
 }
 
 impl<'a> Holds<'a> {
     pub fn of(agent: &'a Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
         let of_schedule = |schedule: &Schedule| (schedule.id, snapshot.hold(schedule, now));
-        Self { agent, of_schedules: agent.schedules.iter().map(of_schedule).collect() }
+        let of_schedules = agent.schedules.iter().map(of_schedule).collect();
+        Self { agent, of_schedules, over_person: &snapshot.ledger.over_person }
     }
 
     /// Returns the reason why a pending job may not start. During a pause, jobs that have had an attempt continue, and
-    /// jobs by hand start; all other jobs of the schedule wait. A job whose schedule was removed does not start.
+    /// jobs by hand start; all other jobs of the schedule wait. A job whose schedule was removed does not start. A job for
+    /// which its sender has no budget waits.
     pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
         let name = job.schedule_name.as_ref().filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
         if self.agent.schedule(Some(name)).is_none() {
             return Some(ScheduleHold::Removed);
         }
-        let held = self.of_schedules.get(&job.schedule?)?;
-        held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
+        let held = job.schedule.and_then(|schedule| *self.of_schedules.get(&schedule)?);
+        let held = held
+            .filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id));
+        held.or_else(|| self.over_person.get(&job.id).copied().map(ScheduleHold::OverPersonBudget))
     }
 
     /// Returns the reason why the job of a firing may not start once it is created. The firing has no job yet. A firing

@@ -91,6 +91,7 @@ impl<'a> Outlook<'a> {
             schedule,
             record: &record,
             live: &live,
+            over: self.roster.over_budget(agent, &self.snapshot.ledger, self.now),
             shares_interval,
             snapshot: self.snapshot,
         };
@@ -213,8 +214,7 @@ impl Search<'_> {
             return None;
         }
         let due = self.check.interval_due(interval);
-        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
-        match over {
+        match self.check.over {
             // Only reservations of running jobs prevent the firing, and nobody knows when these jobs end.
             Some(over) if over.fits_after_running() && due <= self.check.now => None,
             Some(over) if !over.fits_after_running() => Some(due.max(over.until?)),
@@ -231,8 +231,7 @@ impl Search<'_> {
     /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if the budget is
     /// never renewed.
     fn budget_opens(&self) -> Result<Timestamp, ()> {
-        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
-        match over.filter(|over| !over.fits_after_running()) {
+        match self.check.over.filter(|over| !over.fits_after_running()) {
             Some(over) => over.until.ok_or(()),
             None => Ok(self.check.now),
         }

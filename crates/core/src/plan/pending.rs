@@ -111,10 +111,14 @@ impl Snapshot {
         let turn = own_turn.filter(|_| job.item.is_none());
         let firings = turn.map_or(0, |turn| self.firings_before(agent, turn));
         let before = what_comes_before(jobs, firings);
-        let taken = if running == 1 {
-            format!("the only place of {} is taken", agent.name)
-        } else {
-            format!("all {running} places of {} are taken", agent.name)
+        let taken = match agent.max_concurrent {
+            // The config had more places when these jobs started.
+            max if running > max => {
+                let places = if max == 1 { "1 place".to_owned() } else { format!("{max} places") };
+                format!("{running} jobs of {} run, and it has {places} now", agent.name)
+            }
+            1 => format!("the only place of {} is taken", agent.name),
+            max => format!("all {max} places of {} are taken", agent.name),
         };
         format!("{taken} (`max_concurrent`); {before}")
     }

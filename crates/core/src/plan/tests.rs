@@ -108,6 +108,7 @@ impl Scene {
             resumes: None,
             provider: None,
             requeued: Requeued::default(),
+            reserved: Amount::default(),
             chat: None,
             confined: false,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 
 use super::{LiveJob, LiveState, Snapshot};
 use crate::id::ScheduleId;
-use crate::policy::Overlap;
 use crate::roster::{Agent, Schedule};
 use crate::trigger::Driver;
 
@@ -28,9 +27,8 @@ impl Snapshot {
         PlaceTurn { before, last_run_at: self.last_run_at(schedule.id) }
     }
 
-    /// Returns the pending jobs of an agent in the order in which they start: oldest first, with two
-    /// exceptions. The jobs that the clock fired are sorted among themselves by their turns. A job that replaces a
-    /// cancelled job comes first.
+    /// Returns the pending jobs of an agent in the order in which they start: oldest first, with one
+    /// exception: the jobs that the clock fired are sorted among themselves by their turns.
     pub(super) fn starting_order(&self, agent: &Agent) -> Vec<(&LiveJob, Option<PlaceTurn>)> {
         let mut before: HashMap<ScheduleId, usize> = HashMap::new();
         for id in self.jobs.iter().filter(|job| job.runs()).filter_map(|job| job.schedule) {
@@ -55,8 +53,6 @@ impl Snapshot {
         for (place, job) in places.zip(in_turn) {
             *place = job;
         }
-        // With `cancel_previous`, the new job takes the place of the cancelled job.
-        order.sort_by_key(|(job, _)| !job.replaces_another(agent));
         order
     }
 
@@ -72,18 +68,6 @@ impl LiveJob {
 
     /// Checks whether the clock fired the job, and the job waits for its first attempt and takes turns with other jobs.
     fn is_queued(&self, schedule: &Schedule) -> bool {
-        self.waits_for_first_attempt(schedule) && schedule.timing.overlap != Overlap::CancelPrevious
-    }
-
-    /// Checks whether the job waits for the place of the job that it replaces.
-    fn replaces_another(&self, agent: &Agent) -> bool {
-        let schedule = agent.schedules.iter().find(|schedule| Some(schedule.id) == self.schedule);
-        schedule.is_some_and(|schedule| {
-            self.waits_for_first_attempt(schedule) && schedule.timing.overlap == Overlap::CancelPrevious
-        })
-    }
-
-    fn waits_for_first_attempt(&self, schedule: &Schedule) -> bool {
         let waits = matches!(self.state, LiveState::Pending { not_before: None });
         waits && self.by_trigger && self.began_at.is_none() && schedule.trigger.driver() == Driver::Clock
     }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::Schedule;
 use crate::breaker::BreakerState;
 use crate::id::AgentName;
-use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState};
+use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, WaitingFiring};
 use crate::trigger::TriggerConfig;
 
 impl ScheduleRecord {
@@ -62,6 +62,11 @@ impl ScheduleRecord {
         true
     }
 
+    /// Ends the pause of the schedule if its breaker is turned off, and returns whether it was paused.
+    pub fn resume_without_breaker(&mut self, schedule: &Schedule, now: Timestamp) -> bool {
+        !schedule.breaker.is_on() && self.reset_breaker(now)
+    }
+
     /// Records that the config has the schedule with `enabled: false`, or not at all. Returns whether that is new.
     pub fn leave(&mut self, now: Timestamp) -> bool {
         let is_new = self.absent_since.is_none();
@@ -87,10 +92,15 @@ impl ScheduleRecord {
     }
 
     /// Checks whether an active or finished schedule does not fire any more: its `end_at` has passed, or it is a delay
-    /// whose time passed while the schedule was off. A daemon does not need to have recorded this. A cron firing that
-    /// waits still runs before the schedule is finished.
+    /// whose time passed while the schedule was off. A daemon does not need to have recorded this. A firing of a
+    /// cron expression or an interval that waits still runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
-        let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
+        let may_run = |waiting: &WaitingFiring| match schedule.trigger {
+            TriggerConfig::Cron { .. } => true,
+            TriggerConfig::Interval { .. } => waiting.reason != SkipReason::OutsideHours,
+            _ => false,
+        };
+        let waits = self.waiting.as_ref().is_some_and(may_run);
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);
         on && !waits && (schedule.is_over(now) || self.passed_while_off(schedule).is_some())
     }

@@ -55,8 +55,8 @@ pub struct PlatformOptions {
     /// Address of the platform's API, for a proxy; unset means the platform's own.
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
-    /// Let everybody who can write in a configured channel talk to the agent; unset means false, and in a
-    /// `herdctl.yaml` that lists nobody true.
+    /// Let everybody who can write in a configured channel talk to the agent there; unset means false, and in a
+    /// `herdctl.yaml` that lists nobody true. For direct messages, see `everyone` of `dm`.
     pub everyone: Option<bool>,
     /// Ids of users who may talk to the agent.
     pub users: Vec<String>,
@@ -112,7 +112,7 @@ pub struct ChatBudget {
 pub struct ChatOutputConfig {
     /// Show results of tools; unset means true.
     pub tool_results: Option<bool>,
-    /// Maximum number of characters of a tool result; unset means 900.
+    /// Maximum length of a tool result that is shown without a file; unset means 900.
     #[schemars(range(min = 1, max = 1000))]
     pub tool_result_max_length: Option<u32>,
     /// Show messages of the program about itself; unset means true.
@@ -121,7 +121,7 @@ pub struct ChatOutputConfig {
     pub errors: Option<bool>,
     /// Show duration, turns, cost and tokens after the answer; unset means false.
     pub result_summary: Option<bool>,
-    /// Show that the bot is typing while the job runs; unset means true.
+    /// Show on Discord that the bot is typing while the job runs; unset means true.
     pub typing_indicator: Option<bool>,
     /// Reaction that acknowledges a message; an empty text means no reaction. Unset means 👀 on Discord and
     /// `hourglass_flowing_sand` on Slack.
@@ -149,8 +149,8 @@ pub struct Guild {
     /// Messages to answer in channels that are not listed; unset means none.
     #[serde(default)]
     pub default_channel_mode: Option<ChatMode>,
+    /// Direct messages, if there is no `dm` beside `guilds`. The first guild with this key counts.
     #[serde(default)]
-    #[schemars(extend("x-herdctl" = "a direct message belongs to no guild; set `dm` beside `guilds`"))]
     pub dm: Option<DirectMessages>,
 }
 
@@ -161,7 +161,7 @@ pub struct Channel {
     /// Name for people who read the config.
     #[serde(default)]
     pub name: Option<String>,
-    /// Messages to answer; unset means the `default_channel_mode` of the guild, else `mention`.
+    /// Messages to answer; unset means `mention`.
     #[serde(default)]
     pub mode: Option<ChatMode>,
     /// Number of earlier messages that the prompt contains if no session continues; unset means 10.
@@ -177,6 +177,10 @@ pub struct DirectMessages {
     pub enabled: Option<bool>,
     /// Messages to answer; unset means `auto`.
     pub mode: Option<ChatMode>,
+    /// Let everybody send direct messages; unset means false, and in a `herdctl.yaml` in which everybody may talk to the
+    /// agent true. On Discord, everybody can write to a bot that is in one of their servers, and can add a public bot to
+    /// a server of their own.
+    pub everyone: Option<bool>,
     /// Ids of users who may send direct messages; unset or empty means that nobody is excluded.
     pub allowlist: Option<Vec<String>>,
     /// Ids of users who may not send direct messages, even if they are on the allowlist.
@@ -220,7 +224,7 @@ pub struct Attachments {
     /// Folder in the working directory; unset means `.discord-attachments` or `.slack-attachments`.
     #[schemars(length(min = 1))]
     pub download_dir: Option<String>,
-    /// Remove the files when the job has ended; unset means true.
+    /// Remove the files after each attempt; unset means true.
     pub cleanup_after_processing: Option<bool>,
 }
 

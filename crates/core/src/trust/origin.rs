@@ -1,9 +1,12 @@
 //! The authors of the text in a firing or a work item.
 
+use std::fmt;
+
 use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::{RepoPermission, Treatment, Trust};
+use crate::chat_platform::ChatPlatform;
 use crate::trigger::{FiringContext, TriggerConfig, TriggerKind};
 use crate::work::WorkItem;
 
@@ -22,8 +25,10 @@ pub struct TextOrigin {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author {
-    /// Login of the account; none if the account no longer exists or its login is not known.
+    /// Login of the account, or id of the user of a chat; none if the account no longer exists or its login is not known.
     pub login: Option<String>,
+    /// Chat platform to which the id belongs; none if the author is no user of a chat.
+    pub platform: Option<ChatPlatform>,
     pub permission: AuthorPermission,
 }
 
@@ -81,8 +86,9 @@ impl TextOrigin {
                 let repo = Some(format!("{owner}/{repo}"));
                 Some(Self { repo, head, ..Self::by(author_of(firing_context)) })
             }
-            TriggerKind::Chat | TriggerKind::Tasks { has_author: true, .. } => {
-                Some(Self::named(author_of(firing_context).login))
+            TriggerKind::Chat => Some(Self::of_message(firing_context)),
+            TriggerKind::Tasks { has_author: true, .. } => {
+                Some(Self::without_repository(Some(author_of(firing_context))))
             }
             TriggerKind::Clock(_)
             | TriggerKind::Hand
@@ -92,8 +98,25 @@ impl TextOrigin {
     }
 
     /// Returns the origin of a text that a user of a chat wrote.
-    pub fn of_chat_user(id: &str) -> Self {
-        Self::named(Some(id.to_owned()))
+    pub fn of_chat_user(platform: ChatPlatform, id: &str) -> Self {
+        Self::without_repository([Author::of_chat(platform, id)])
+    }
+
+    /// Returns the origin of a text whose author is not known, for example because somebody repeats it.
+    pub fn of_unknown_user() -> Self {
+        Self::without_repository(None)
+    }
+
+    /// Returns the origin of a chat message: its author, and the person who had it run again. It has no author if its
+    /// platform is not known.
+    fn of_message(firing_context: &FiringContext) -> Self {
+        let metadata = &firing_context.task.metadata;
+        let platform = metadata.get("platform").and_then(|platform| platform.parse().ok());
+        let Some((platform, author)) = platform.zip(author_of(firing_context).login) else {
+            return Self::of_unknown_user();
+        };
+        let people = [Some(&author), metadata.get("repeated_by")].into_iter().flatten();
+        Self::without_repository(people.map(|id| Author::of_chat(platform, id)))
     }
 
     /// Returns the origin of an item's text. `repo` is set if the source of the item is a repository.
@@ -101,7 +124,7 @@ impl TextOrigin {
         let login = item.metadata.get("author").and_then(Value::as_str).map(str::to_owned);
         match repo {
             Some(repo) => Self { repo: Some(repo.to_owned()), ..Self::by(Author::new(login)) },
-            None => Self::named(login),
+            None => Self::without_repository(Some(Author::new(login))),
         }
     }
 
@@ -109,9 +132,10 @@ impl TextOrigin {
         Self { authors: vec![author], ..Self::default() }
     }
 
-    /// Creates the origin of a text from a source with names but without repositories.
-    fn named(login: Option<String>) -> Self {
-        let authors = login.map(|login| Author::new(Some(login))).into_iter().collect();
+    /// Creates the origin of a text from a source with names but without repositories. An author without a name is left
+    /// out.
+    fn without_repository(authors: impl IntoIterator<Item = Author>) -> Self {
+        let authors = authors.into_iter().filter(|author| author.login.is_some()).collect();
         Self { authors, has_no_repository: true, ..Self::default() }
     }
 
@@ -143,7 +167,7 @@ impl TextOrigin {
         let by_permission: Vec<&&Trust> = trusts.iter().filter(|trust| asks(trust)).collect();
         let authors = self.authors.iter().enumerate().filter_map(|(place, author)| {
             let login = author.login.as_deref().filter(|_| self.repo.is_some())?;
-            let asked = by_permission.iter().any(|trust| !trust.knows(login));
+            let asked = by_permission.iter().any(|trust| !trust.knows(author));
             (asked && author.permission == AuthorPermission::Unknown)
                 .then(|| Question::Permission(place, login.to_owned()))
         });
@@ -176,8 +200,25 @@ impl TextOrigin {
 }
 
 impl Author {
+    /// Creates the author of a text from its login.
     pub fn new(login: Option<String>) -> Self {
-        Self { login, permission: AuthorPermission::Unknown }
+        Self { login, platform: None, permission: AuthorPermission::Unknown }
+    }
+
+    /// Creates the author of a chat message.
+    pub fn of_chat(platform: ChatPlatform, id: &str) -> Self {
+        Self { platform: Some(platform), ..Self::new(Some(id.to_owned())) }
+    }
+}
+
+/// Writes the author as in `allow_authors`.
+impl fmt::Display for Author {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let login = self.login.as_deref().unwrap_or_default();
+        match self.platform {
+            Some(platform) => write!(f, "{platform}:{login}"),
+            None => f.write_str(login),
+        }
     }
 }
 

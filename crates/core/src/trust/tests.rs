@@ -144,7 +144,7 @@ fn author_and_permission_decide_trust() {
     use RepoPermission::{Admin, Read, Triage, Write};
     let by = |login: Option<&str>, permission: AuthorPermission| TextOrigin {
         repo: Some("o/r".into()),
-        authors: vec![Author { login: login.map(str::to_owned), permission }],
+        authors: vec![Author { permission, ..Author::new(login.map(str::to_owned)) }],
         ..TextOrigin::default()
     };
     let has = |permission| AuthorPermission::Permission(permission);
@@ -256,8 +256,8 @@ fn permissions_count_only_in_the_configured_repositories() {
     let of = |repo: &str| TextOrigin {
         repo: Some(repo.into()),
         authors: vec![Author {
-            login: Some("eve".into()),
             permission: AuthorPermission::Permission(RepoPermission::Admin),
+            ..Author::new(Some("eve".into()))
         }],
         ..TextOrigin::default()
     };
@@ -372,10 +372,60 @@ fn the_author_of_a_work_item_is_checked() {
 #[test]
 fn lookalike_names_are_not_trusted() {
     let known = trust(json!({"allow_authors": ["kim"]}));
-    assert!(known.knows("KIM"));
+    let knows = |login: &str| known.knows(&Author::new(Some(login.to_owned())));
+    assert!(knows("KIM"));
     for other in ["\u{212a}im", "kım", "kim ", "k\u{200b}im"] {
-        assert!(!known.knows(other), "{other:?}");
+        assert!(!knows(other), "{other:?}");
     }
+}
+
+/// Everybody can register a login that is the same text as the id of a user of a chat.
+#[test]
+fn an_id_of_a_chat_and_a_login_are_different_authors() {
+    let message = |platform: &str, id: &str| {
+        let metadata = [("platform", platform), ("author", id)];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let context = FiringContext::of_task(Task { metadata, ..Task::default() });
+        TextOrigin::of(&trigger(json!({"type": "chat"})), &context).unwrap()
+    };
+    let issue = |login: &str| listed("github_issues", &[("author", login)]);
+    let mail = |author: &str| {
+        let metadata =
+            [("platform", "slack"), ("author", author)].map(|(key, value)| (key.into(), value.into()));
+        let context = FiringContext::of_task(Task { metadata: metadata.into(), ..Task::default() });
+        TextOrigin::of(&trigger(json!({"type": "custom", "name": "mail"})), &context).unwrap()
+    };
+    for (entry, origin, stranger) in [
+        ("slack:U012AB3CD", message("slack", "U012AB3CD"), None),
+        ("slack:U012AB3CD", message("slack", "u012ab3cd"), Some("slack:u012ab3cd")),
+        ("slack:U012AB3CD", message("discord", "U012AB3CD"), Some("discord:U012AB3CD")),
+        ("slack:U012AB3CD", issue("u012ab3cd"), Some("u012ab3cd")),
+        ("slack:U012AB3CD", issue("slack:U012AB3CD"), Some("slack:U012AB3CD")),
+        ("slack:U012AB3CD", mail("slack:U012AB3CD"), Some("slack:U012AB3CD")),
+        ("U012AB3CD", issue("u012ab3cd"), None),
+        ("U012AB3CD", message("slack", "U012AB3CD"), Some("slack:U012AB3CD")),
+        ("jira:ann", mail("jira:Ann"), None),
+    ] {
+        let verdict = verdict_text(trust(json!({"allow_authors": [entry]})).verdict(&origin));
+        let expected = stranger.map(|stranger| format!("refused: {stranger} is not among `allow_authors`"));
+        assert_eq!(verdict, expected.unwrap_or_default(), "{entry} {origin:?}");
+    }
+    let again = |author: &str, by: &str| {
+        let metadata = [("platform", "slack"), ("author", author), ("repeated_by", by)];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let context = FiringContext::of_task(Task { metadata, ..Task::default() });
+        TextOrigin::of(&trigger(json!({"type": "chat"})), &context).unwrap()
+    };
+    let trusts_ann = trust(json!({"allow_authors": ["slack:UANN"], "strangers": "sandbox"}));
+    for (author, by, is_trusted) in [("UANN", "UANN", true), ("UANN", "UEVE", false), ("UEVE", "UANN", false)]
+    {
+        let verdict = verdict_text(trusts_ann.verdict(&again(author, by)));
+        let expected = if is_trusted { "" } else { "confined: slack:UEVE is not among `allow_authors`" };
+        assert_eq!(verdict, expected, "{author} again by {by}");
+    }
+    let nowhere = message("irc", "ann");
+    let verdict = verdict_text(trust(json!({"allow_authors": ["ann"]})).verdict(&nowhere));
+    assert_eq!(verdict, "refused: its author is not known");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use cowhand_core::config::LoadedConfig;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::SignedDuration;
 
-use super::{fine, lines, load_text};
+use super::{fine, lines, load_files, load_text};
 
 fn platform(loaded: &LoadedConfig, platform: ChatPlatform) -> PlatformChat {
     fine(loaded);
@@ -99,7 +99,7 @@ const SLACK_IDS: [&str; 5] = ["U1", "W2", "U3", "B4", "U5"];
 fn every_key_is_resolved_on_both_platforms() {
     let slack = "slack:\n      bot_token_env: BOT\n      app_token_env: APP\n      channels: [{id: C1, name: n, mode: auto, context_messages: 3}]";
     let discord = "discord:\n      bot_token_env: BOT\n      roles: [7]\n      presence: {activity_type: watching, activity_message: it}\n      \
-        command_registration: {scope: guild, guild_id: 9}\n      guilds: [{id: 1, default_channel_mode: auto, channels: [{id: 5}, {id: 6, mode: mention}]}]";
+        command_registration: {scope: guild, guild_id: 9}\n      guilds: [{id: 1, default_channel_mode: auto, channels: [{id: 5}, {id: 6, mode: auto}]}]";
     for (platform, own) in [(ChatPlatform::Slack, slack), (ChatPlatform::Discord, discord)] {
         // The ids of Discord are the numbers in the ids of Slack.
         let id =
@@ -153,10 +153,31 @@ fn every_key_is_resolved_on_both_platforms() {
                 ("7".to_owned(), Some(AnswerMode::Auto))
             );
             let modes: Vec<AnswerMode> = chat.channels.iter().map(|channel| channel.mode).collect();
-            assert_eq!(modes, [AnswerMode::Auto, AnswerMode::Mention]);
+            // `default_channel_mode` is only for channels that are not listed.
+            assert_eq!(modes, [AnswerMode::Mention, AnswerMode::Auto]);
             assert_eq!(secrets, ["BOT", "VOICE_KEY"]);
         }
     }
+}
+
+#[test]
+fn direct_messages_have_the_rules_of_the_first_guild_with_rules() {
+    for (own, expected) in [("", false), ("dm: {enabled: true},", true)] {
+        let loaded = with_chat(&format!(
+            "{{discord: {{bot_token_env: T, users: [1], {own} guilds: [{{id: 1, default_channel_mode: auto}}, {{id: 2, dm: {{enabled: false}}}}]}}}}"
+        ));
+        assert_eq!(platform(&loaded, ChatPlatform::Discord).direct.enabled, expected, "{own}");
+    }
+}
+
+#[test]
+fn only_a_herdctl_fleet_answers_every_thread_of_slack() {
+    let text = "agents: [{name: a, chat: {slack: {channels: [{id: C1}]}, discord: {bot_token_env: T, guilds: []}}}]\n";
+    let loaded = load_files(&[("herdctl.yaml", text)], &[]);
+    assert!(platform(&loaded, ChatPlatform::Slack).answers_every_thread);
+    assert!(!platform(&loaded, ChatPlatform::Discord).answers_every_thread);
+    let loaded = with_chat("{slack: {everyone: true, channels: [{id: C1}]}}");
+    assert!(!platform(&loaded, ChatPlatform::Slack).answers_every_thread);
 }
 
 /// Ids of Discord have up to 20 digits, which a floating-point number cannot hold.
@@ -227,7 +248,7 @@ agents:
 fn a_chat_schedule_without_a_prompt_gets_one() {
     for (own, starts) in [("", "You talk with people"), ("default_prompt: 'Help: {{body}}',", "None")] {
         let loaded = load_text(&format!(
-            "agents:\n  - {{name: a, {own} chat: {{slack: {{everyone: true}}}}, schedules: {{s: {{type: chat}}}}}}\n"
+            "agents:\n  - {{name: a, {own} chat: {{slack: {{users: [U1]}}}}, schedules: {{s: {{type: chat}}}}}}\n"
         ));
         fine(&loaded);
         let prompt = loaded.roster.agents[0].schedules[0].prompt.as_deref().unwrap_or("None");

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::mistakes::{agent, schedule};
-use super::{lines, load_text};
+use super::{lines, load_text, rendered};
 
 fn cases() -> Vec<(&'static str, String)> {
     let command = |command: &str| agent(&format!("runtime: command\ncommand: {command}"));
@@ -58,4 +58,14 @@ fn errors_show_the_correct_form() {
         }
     }
     insta::assert_snapshot!(report);
+}
+
+/// Keys that only an agent has are not only called unknown in `defaults`.
+#[test]
+fn keys_of_agents_in_defaults_are_explained() {
+    for line in ["runtime: codex", "command: ['true']", "env: {A: b}"] {
+        let loaded = load_text(&format!("defaults:\n  {line}\nagents:\n  - name: a\n"));
+        let said = rendered(&loaded).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("it belongs to each agent; `defaults` cannot contain it"), "{line}: {said}");
+    }
 }

@@ -235,6 +235,12 @@ fn wrong_values() -> Vec<(&'static str, String)> {
         ("a bad pattern", schedule("{type: chat, pattern: '['}")),
         ("a bad pattern in a list", schedule("{type: chat, patterns: [ok, '(']}")),
         ("a chat schedule without a chat", schedule("{type: chat, platform: discord}")),
+        (
+            "a chat schedule with a work source",
+            agent(
+                "chat: {slack: {everyone: true, channels: [{id: C1}]}}\nschedules: {s: {type: chat, work_source: {type: github, repo: o/r}}}",
+            ),
+        ),
         ("a rate without a unit", agent("chat: {slack: {everyone: true, rate: {messages: 5, per: 10}}}")),
         ("a bad presence", agent("chat: {discord: {bot_token_env: T, presence: {activity_type: walking}}}")),
         ("a chat for nobody", agent("chat: {slack: {channels: [{id: C1}]}}")),

@@ -1,6 +1,6 @@
 //! Trust in the config: errors and their positions.
 
-use super::{lines, load_text};
+use super::{lines, load_text, rendered};
 
 #[test]
 fn keys_of_trust_are_checked() {
@@ -52,6 +52,49 @@ fn keys_of_trust_are_checked() {
         let (count, text) = problems(&agent);
         assert_eq!(count, errors, "{agent}: {text}");
         assert!(text.contains(word), "{agent}: {text}");
+    }
+}
+
+/// A user of a chat is named with its platform, so that nobody can register a login that is the same text.
+#[test]
+fn users_of_a_chat_are_trusted_with_their_platform() {
+    let slack = "chat: {slack: {users: [UANN], operators: [UOLGA], dm: {allowlist: [UFRIEND]}, channels: [{id: C1}]}},";
+    let discord = "chat: {discord: {bot_token_env: T, users: [1], guilds: [{id: 2, channels: [{id: 3}]}]}},";
+    let (id, snowflake) = ("U012AB3CD", "123456789012345678");
+    for (chat, author, help) in [
+        (slack, "slack:U012AB3CD", ""),
+        (slack, "slack:UANN", ""),
+        (slack, "ann", ""),
+        (slack, "u012ab3cd", ""),
+        (slack, "UNICORNS", ""),
+        (slack, snowflake, ""),
+        (slack, id, "write `slack:U012AB3CD` for the user; write a login in lowercase letters"),
+        (slack, "UANN", "write `slack:UANN`"),
+        (slack, "UOLGA", "write `slack:UOLGA`"),
+        (slack, "UFRIEND", "write `slack:UFRIEND`"),
+        (slack, "Slack:U1", "write `slack:U1`"),
+        (slack, "'slack:'", "`slack:` needs the id of a user: `slack:ID`"),
+        (discord, snowflake, "write `discord:123456789012345678`"),
+        (discord, "1", "write `discord:1`"),
+        (discord, id, ""),
+        ("", id, ""),
+        ("", snowflake, ""),
+        ("", "DISCORD:1", "write `discord:1`"),
+    ] {
+        let check = |config: String| {
+            let loaded = load_text(&config);
+            assert_eq!(
+                loaded.problems.len(),
+                usize::from(!help.is_empty()),
+                "{config}: {}",
+                rendered(&loaded)
+            );
+            assert_eq!(loaded.errors(), loaded.problems.len(), "{config}: {}", rendered(&loaded));
+            assert!(rendered(&loaded).contains(help), "{config}: {}", rendered(&loaded));
+        };
+        check(format!("agents:\n  - {{name: a, {chat} trust: {{allow_authors: [{author}]}}}}\n"));
+        let schedule = format!("{{type: manual, trust: {{allow_authors: [{author}]}}}}");
+        check(format!("agents:\n  - {{name: a, {chat} schedules: {{s: {schedule}}}}}\n"));
     }
 }
 

@@ -70,7 +70,9 @@ impl BackupArgs {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
-        let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+        folder.metadata().map_err(|error| failed(&error))?;
+        // The error itself names the temporary file.
+        let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error.kind().into()))?;
         // Without a daemon, this process makes the backup: in the state folder or, if the state folder cannot be
         // written, in the folder for temporary files. The finished backup needs space in `folder` anyway, so `folder`
         // becomes the folder for temporary files. The error is ignored: it only means that the folder for temporary

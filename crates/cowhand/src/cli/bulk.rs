@@ -16,7 +16,7 @@ pub(super) struct BulkArgs {
     #[command(flatten)]
     pub(super) filter: JobFilterArgs,
     /// Do not ask for confirmation
-    #[arg(long, short, conflicts_with = "id")]
+    #[arg(long, short)]
     yes: bool,
 }
 

@@ -13,7 +13,7 @@ use super::job_filter::JobFilterArgs;
 use super::location::Connection;
 use super::{Exit, Failure, complete, follow, job, jobs, location, print};
 use cowhand_engine::fleet::AcceptedFiring;
-use cowhand_web::api::{CancelFiringsRequest, CancelledFirings, Code, JobView};
+use cowhand_web::api::{ApiProblem, CancelFiringsRequest, CancelledFirings, Code, JobView};
 
 #[derive(Debug, Args)]
 pub(super) struct CancelArgs {
@@ -58,6 +58,10 @@ impl CancelArgs {
         let accepted_firings = self.firings(client, true).await?.len();
         if let Some(agent) = self.many.filter.agent.as_ref().filter(|_| !self.json) {
             jobs::note_adopted(client, agent, |job| format!("`cowhand cancel {job}` cancels it")).await?;
+        }
+        // Without a daemon nothing can be cancelled, so nobody has to confirm it.
+        if client.is_alone() && !(matching.is_empty() && accepted_firings == 0) {
+            return Err(ApiProblem::no_daemon().into());
         }
         if !self.many.confirmed(&matching, accepted_firings, "Cancel", self.json)? {
             return Ok(());

@@ -57,10 +57,22 @@ struct DeleteArgs {
     json: bool,
 }
 
+/// Advice about a job that has not ended, if no daemon runs.
+const NEEDS_DAEMON: &str =
+    "no daemon runs, and only a daemon can end or cancel a job; `cowhand start -d` starts one";
+
 impl DeleteArgs {
     fn run(&self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("jobs/{}", self.id);
-        let job: JobRecord = location::ask(config, async |client| Ok(client.delete(&address).await?))?;
+        let job: JobRecord = location::ask(config, async |client| {
+            let failure = match client.delete(&address).await {
+                Ok(job) => return Ok(job),
+                Err(problem) => Failure::from(problem),
+            };
+            let job = client.get::<JobRecord>(&address).await.ok().filter(|_| client.is_alone());
+            let is_live = job.is_some_and(|job| job.finished_at.is_none());
+            Err(if is_live { failure.with_line(NEEDS_DAEMON) } else { failure })
+        })?;
         print::done(&format!("{} is deleted", job.id), &job, self.json);
         Ok(())
     }
@@ -230,8 +242,10 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
     let retry = view.job.retry_of.as_ref().filter(|_| view.job.status == JobStatus::Pending);
     let retry = retry.map(|of| format!(", a retry of {of}")).unwrap_or_default();
-    let unsettled = unsettled(view).map(|sentence| format!(": {sentence}")).unwrap_or_default();
-    format!("{}{by}{retry}{unsettled}{}", summary_line(&view.job), why_pending(view, is_alone, now))
+    if let Some(sentence) = unsettled(view) {
+        return format!("{} is unsettled: {sentence}", view.job.id);
+    }
+    format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
 /// Returns a sentence about the attempt of an unsettled job; `None` for any other job.

@@ -126,7 +126,8 @@ impl JobFilterArgs {
     /// Returns the filter as it is written on a command line, with a space before each option.
     pub(super) fn arguments(&self) -> String {
         self.values().fold(String::new(), |line, (name, value)| {
-            format!("{line} --{} {}", name.replace('_', "-"), for_shell(&value))
+            let separator = if value.starts_with('-') { '=' } else { ' ' };
+            format!("{line} --{}{separator}{}", name.replace('_', "-"), for_shell(&value))
         })
     }
 
@@ -229,6 +230,14 @@ mod tests {
         };
         let line = r" --agent a --schedule 'Jo'\''s day' --status failed --trigger-type manual --since 2026-01-31T09:00:00Z";
         assert_eq!(filter.arguments(), line);
+        let hyphen = JobFilterArgs {
+            schedule: Some("-x".parse().unwrap()),
+            status: None,
+            trigger_type: None,
+            since: None,
+            ..filter
+        };
+        assert_eq!(hyphen.arguments(), " --agent a --schedule=-x");
     }
 
     #[test]

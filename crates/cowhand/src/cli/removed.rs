@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::location::Connection;
-use super::{Failure, jobs, print, style};
+use super::{Exit, Failure, jobs, print, style};
 use cowhand_engine::error::schedule_left;
 use cowhand_web::api::{ApiProblem, Code, ListedJob, Page, StatusView, removed_agent_sentence, segment};
 
@@ -75,8 +75,10 @@ pub(super) fn missing(
     problem: ApiProblem,
 ) -> Failure {
     let is_unknown = problem.code == Code::NotFound && client.has_config_errors();
-    let message = if is_unknown { unreadable(client, agent, schedule) } else { problem.message };
-    ApiProblem { message, ..problem }.into()
+    if is_unknown {
+        return Failure::new(Exit::Config, unreadable(client, agent, schedule));
+    }
+    problem.into()
 }
 
 fn unreadable(client: &Connection<'_>, agent: &AgentName, schedule: Option<&ScheduleName>) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
-use cowhand_core::shell::shell_word;
+use cowhand_core::shell::{option_words, schedule_word, shell_word};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use uuid::Uuid;
 
@@ -128,11 +128,11 @@ fn print_accepted(accepted: &PreparingFiring, json: bool) {
 
 /// Names the commands that show a firing without a job, and that cancel the jobs and firings of its schedule.
 fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
-    let (agent_word, schedule_word) = (shell_word(agent.as_str()), shell_word(schedule.as_str()));
-    let name = shell_word(&format!("{agent}/{schedule}"));
+    let (agent_word, option) = (shell_word(agent.as_str()), option_words("--schedule", schedule.as_str()));
+    let name = schedule_word(agent, schedule);
     format!(
-        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} --schedule {schedule_word}` cancels \
-         the jobs and firings of this schedule"
+        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} {option}` cancels the jobs and firings of \
+         this schedule"
     )
 }
 

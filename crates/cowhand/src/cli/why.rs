@@ -9,7 +9,7 @@ use cowhand_core::duration;
 use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::id::AgentName;
 use cowhand_core::schedule::SkipReason;
-use cowhand_core::shell::{schedule_word, shell_word};
+use cowhand_core::shell::{schedule_word, trigger_words};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
@@ -354,20 +354,16 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {word}` ends the pause.")
         }
-        ScheduleStatus::Finished if view.missed.is_some() => {
-            format!("{name} has finished: its `end_at` passed while no daemon ran.")
-        }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let firing = firings.iter().find(|firing| firing.key.is_by_clock());
             let when = firing.map(|firing| format!(" {}", duration::relative_to_now(now, firing.decided_at)));
             let job = firing.and_then(|firing| firing.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
-                "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
+                "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {}` runs it again; \
                  a new `run_at` or `in` in its file arms it again{}.",
                 when.unwrap_or_default(),
                 job.unwrap_or_default(),
-                view.agent,
-                shell_word(view.schedule.as_str()),
+                trigger_words(&view.agent, &view.schedule),
                 if view.off_by_person {
                     format!(", after `cowhand schedule enable {word}`, because it is turned off")
                 } else {
@@ -402,7 +398,7 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             });
             Some(with_full_stop(&print::one_line(note, 400)) + &pause.unwrap_or_default())
         }
-        _ if view.status == ScheduleStatus::Finished && view.missed.is_none() => None,
+        _ if view.status == ScheduleStatus::Finished => None,
         (Some(SkipReason::NotDue | SkipReason::OutsideHours), None)
             if view.is_by_clock() && view.never_fires.is_some() && !view.preparing =>
         {

@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cowhand::redact::Redactor;
 use cowhand::run::attempt::Attempt;
 use cowhand::run::ending::Ending;
-use cowhand::run::launch::Launch;
+use cowhand::run::launch::{FleetVariables, Launch};
 use cowhand::run::runtime::{Finish, SessionChoice};
 use cowhand::run::supervision::AttemptState;
 use cowhand::run::tail::{TailFiles, Tailer};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_testing::wait_until;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -95,8 +95,9 @@ impl Run {
         let job =
             Job::new(JobId::new(jiff::civil::date(2026, 1, 5), number.into()), new, Timestamp::UNIX_EPOCH);
         let attempt = Attempt::new(folder.path(), job.id(), 1);
-        let own = std::env::vars();
-        let mut launch = Launch::of(&agent, &job, session, own, &HashMap::new(), &attempt.private()).unwrap();
+        let (roster, dotenv) = (Roster::default(), HashMap::new());
+        let variables = FleetVariables::of(&roster, &dotenv);
+        let mut launch = Launch::of(&agent, &job, session, &variables, &attempt.private()).unwrap();
         let orders = &mut launch.files[0].1;
         assert!(orders.contains("\"patience_ms\":60000"), "{orders}");
         *orders = orders.replace("\"patience_ms\":60000", &format!("\"patience_ms\":{timeout_seconds}000"));

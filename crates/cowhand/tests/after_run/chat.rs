@@ -61,6 +61,41 @@ fn chat_messages_are_sent_once_and_refusals_are_reported() {
     assert_eq!(text(&hooks[5], "reason"), "the environment variable NO_TOKEN is not set");
 }
 
+/// The addresses of the bots need no variable, and only hooks with the token of a bot use its address.
+#[test]
+fn messages_use_the_address_of_the_bot_with_the_same_token() {
+    let server = Server::start();
+    let fleet = r#"
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "echo done"]
+    hooks:
+      after_run:
+        - {type: discord, channel_id: "4711", bot_token_env: DISCORD_TOKEN}
+        - {type: slack, channel_id: C0815}
+        - {type: slack, channel_id: C0815, bot_token_env: OTHER_TOKEN}
+  - name: talker
+    runtime: command
+    command: ["true"]
+    chat:
+      discord: {bot_token_env: DISCORD_TOKEN, api_url: 'SERVER/discord', users: [1], guilds: []}
+      slack: {bot_token_env: SLACK_BOT_TOKEN, api_url: 'SERVER/slack/', users: [U1]}
+"#;
+    let mut scene = Scene::new(&fleet.replace("SERVER", &server.url))
+        .with("COWHAND_SLACK_API", format!("{}/other/", server.url))
+        .with("DISCORD_TOKEN", TOKEN)
+        .with("SLACK_BOT_TOKEN", TOKEN)
+        .with("OTHER_TOKEN", TOKEN);
+    scene.start();
+    let job = scene.trigger("worker");
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks)[..2], ["completed", "completed"], "{hooks:?}");
+    assert_eq!(server.messages("4711").len(), 1);
+    assert_eq!(server.messages("C0815").len(), 1);
+    assert_eq!(server.asked("/other/chat.postMessage").len(), 1, "{hooks:?}");
+}
+
 #[test]
 fn message_sent_before_crash_is_not_duplicated() {
     let server = Server::start();

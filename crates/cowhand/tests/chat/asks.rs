@@ -9,30 +9,37 @@ use serde_json::{Value, json};
 use crate::scene::{ANN, SLACK_CHANNEL, Scene, everyone, wait_for_end};
 
 mod crash;
+mod early;
 
 /// Operators on the fake Slack. On Discord, `alice` is an operator.
 const OLGA: &str = "UOLGA";
 const MAX: &str = "UMAX";
 const ALICE: &str = discord::USER_ID;
 
-/// An agent of the Agent Client Protocol. It asks for the permission that is in the file whose name is in its prompt.
+/// An agent of the Agent Client Protocol. It asks for the permission that is in the file whose name is in its prompt, and
+/// then for the one in the file with the same name and `-then`, if there is one.
 const CODER: &str = r#"
 say() { printf '%s\n' "$1"; }
 hear() { IFS= read -r heard || exit 9; }
 answer() { say '{"jsonrpc":"2.0","id":'"$1"',"result":'"$2"'}'; }
 update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":'"$1"'}}'; }
 chunk() { update '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$1"'"}}'; }
+permission() {
+    tool=$(cat "$1")
+    update '{"sessionUpdate":"tool_call","toolCallId":"'"$2"'","name":"Bash","kind":"execute","status":"pending"}'
+    say '{"jsonrpc":"2.0","id":"p'"$2"'","method":"session/request_permission","params":{"sessionId":"s-1","toolCall":'"$tool"',"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'
+    hear
+    case "$heard" in *'"yes"'*) chunk 'It was allowed.' ;; *) chunk 'It was denied.' ;; esac
+}
 hear; answer 1 '{"protocolVersion":1,"agentInfo":{"name":"scripted","version":"1.0.0"},"agentCapabilities":{"sessionCapabilities":{"resume":{}}}}'
 hear; answer 2 '{"sessionId":"s-1"}'
 hear
 call=$(printf '%s' "$heard" | grep -o 'call-[a-z]*' | tail -1)
 if [ -n "$call" ]; then
     chunk 'I look.'
-    tool=$(cat "$call")
-    update '{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"pending"}'
-    say '{"jsonrpc":"2.0","id":"p1","method":"session/request_permission","params":{"sessionId":"s-1","toolCall":'"$tool"',"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'
-    hear
-    case "$heard" in *'"yes"'*) chunk 'It was allowed.' ;; *) chunk 'It was denied.' ;; esac
+    until [ -e "$call" ]; do sleep 0.05; done
+    permission "$call" t1
+    if [ -e "$call-then" ]; then permission "$call-then" t2; fi
 else
     chunk 'There was nothing to ask.'
 fi
@@ -102,8 +109,12 @@ async fn asking() -> Scene {
 
 /// Returns a request for permission to run a command.
 fn bash(command: &str) -> String {
+    bash_call("t1", command)
+}
+
+fn bash_call(id: &str, command: &str) -> String {
     let input = json!({"command": command});
-    json!({"toolCallId": "t1", "name": "Bash", "kind": "execute", "rawInput": input}).to_string()
+    json!({"toolCallId": id, "name": "Bash", "kind": "execute", "rawInput": input}).to_string()
 }
 
 fn text(post: &Value) -> &str {
@@ -378,5 +389,5 @@ async fn answer_elsewhere_closes_the_posts() {
     let ask = scene.discord_ask().await;
     let id = scene.open_ask();
     scene.json(&["cancel", id.rsplit_once('.').unwrap().0]);
-    scene.discord_closed(&ask, "is over: the agent ended").await;
+    scene.discord_closed(&ask, "because the attempt ended before anybody answered").await;
 }

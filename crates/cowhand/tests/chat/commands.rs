@@ -22,11 +22,13 @@ struct DiscordPeople {
     eve: String,
 }
 
-/// An agent that repeats its prompt. If the prompt has `wait for NAME`, it first waits for a file with this name.
+/// An agent that repeats its prompt. If the prompt has `wait for NAME`, it first waits for a file with this name. If the
+/// prompt has `fail now`, it fails.
 const AGENT: &str = r#"#!/bin/sh
 text=$(cat)
 name=$(printf '%s' "$text" | sed -n 's/.*wait for \([a-z0-9]*\).*/\1/p' | head -n 1)
 if [ -n "$name" ]; then while [ ! -e "$name" ]; do sleep 0.05; done; fi
+case "$text" in *"fail now"*) echo "canary-of-an-error" >&2; exit 3 ;; esac
 printf '%s\n' "$text"
 "#;
 
@@ -374,6 +376,44 @@ async fn commands_show_agent_jobs_and_skills() {
         prompt.as_str().unwrap().contains("Use the skill `check` with this input:\n\nthe roof"),
         "{prompt}"
     );
+}
+
+/// Refused messages and errors can come from private channels and direct conversations.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_see_only_what_belongs_to_their_conversation() {
+    let (scene, _) = fleet(helper).await;
+    scene.slack.say_direct(EVE, "let me in");
+    let refused = |post: &Value| post["text"].as_str().is_some_and(|text| text.contains("You may not talk"));
+    scene.slack.wait_for_post(&scene.slack.direct_channel(EVE), refused).await;
+    scene.slack.say_direct(ANN, "fail now");
+    let job = last_job(&scene, 1, "failed");
+    let error = scene.json(&["job", &job]).to_string();
+    assert!(error.contains("canary-of-an-error"), "{error}");
+    scene.slack.say_direct(ANN, "wait for never");
+    let second = last_job(&scene, 2, "running");
+    let direct = [scene.slack.direct_channel(ANN), scene.slack.direct_channel(EVE)];
+    let is_private = |text: &str| {
+        let names = ["Eve", EVE, "Ann", ANN, "canary", "let me in"];
+        names.into_iter().chain(direct.iter().map(String::as_str)).any(|name| text.contains(name))
+    };
+    for command in ["!why chat", "!why helper", "!status", &format!("!why {job}"), &format!("!why {second}")]
+    {
+        let text = send(&scene, BOB, command).await;
+        assert!(text.contains("helper") && !is_private(&text), "{command}: {text}");
+    }
+    let why = send(&scene, BOB, "!why chat").await;
+    assert!(why.contains("skipped (it was refused)") && why.contains(&job), "{why}");
+    assert!(send(&scene, BOB, &format!("!why {job}")).await.contains("It failed "));
+
+    let why = send(&scene, OLGA, "!why chat").await;
+    assert!(why.contains("its chat refused a message of Eve (UEVE)") && why.contains("Ann (UANN)"), "{why}");
+    let why = send(&scene, OLGA, &format!("!why {job}")).await;
+    assert!(why.contains("canary-of-an-error"), "{why}");
+    // Ann sees the error of her own message, wherever she asks.
+    let why = send(&scene, ANN, &format!("!why {job}")).await;
+    assert!(why.contains("canary-of-an-error"), "{why}");
+    let why = send(&scene, ANN, "!why chat").await;
+    assert!(why.contains("a message of Ann (UANN)") && !why.contains("Eve"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,15 @@
 //! Lost connections, rate limits, errors of the platform and refused tokens.
 
 use std::fs;
+use std::time::Duration;
 
 use cowhand_testing::discord;
+use cowhand_testing::slack;
 use cowhand_testing::wait_until;
+use serde_json::json;
 
 use crate::reliable::{PRINT_TEXT, helper, to_discord_bot};
-use crate::scene::Scene;
+use crate::scene::{ANN, SLACK_CHANNEL, Scene};
 
 /// A loss of the connections, and what causes it.
 type ConnectionLoss = (&'static str, fn(&Scene));
@@ -111,9 +114,9 @@ async fn limits_and_errors_of_a_platform_keep_the_order_and_repeat_no_post() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_token_is_stated_once_and_can_be_replaced() {
+async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
     let missing = format!(
-        "{{discord: {{bot_token_env: NO_TOKEN, everyone: true, guilds: [{{id: '{}'}}]}}}}",
+        "{{discord: {{bot_token_env: NO_TOKEN, users: ['1'], guilds: [{{id: '{}'}}]}}}}",
         discord::GUILD_ID
     );
     let fleet = helper(&format!("{PRINT_TEXT}; sleep 3"), 2, "");
@@ -147,8 +150,9 @@ async fn a_refused_token_is_stated_once_and_can_be_replaced() {
 
     scene.slack.state().accepts_tokens = true;
     scene.discord.accept_token();
-    let restarted = scene.run(&["restart"]);
-    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+    // Both bots are tried again at once.
+    let reloaded = scene.run(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
     scene.connected().await;
     scene.mention_on_discord("again");
     scene.wait_for_discord("again").await;
@@ -157,4 +161,83 @@ async fn a_refused_token_is_stated_once_and_can_be_replaced() {
     scene.assert_posted_once("running");
     scene.assert_posted_once("not posted");
     scene.assert_posted_once("again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_read_after_a_lost_lease() {
+    let scene = Scene::started(&helper(PRINT_TEXT, 1, "")).await;
+    scene.mention_on_slack("before");
+    scene.wait_for_slack("before").await;
+    scene.query("update chat_bots set node = 'other', until = 9000000000000000 returning ''");
+    scene.slack.wait_for_connections(0).await;
+    // Slack gives up the delivery before the bot is connected again.
+    scene.slack.state().acknowledge_within = Duration::from_millis(1);
+    scene.mention_on_slack("meanwhile");
+    scene.slack.wait_for("the end of the delivery", |state| state.has_no_envelopes().then_some(())).await;
+    scene.slack.state().acknowledge_within = Duration::from_secs(3);
+    scene.query("update chat_bots set until = 0 returning ''");
+    scene.wait_for_slack("meanwhile").await;
+    scene.wait_until_answered();
+    scene.assert_posted_once("meanwhile");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_ends_no_chat() {
+    let scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
+    for point in ["chat_bots_started", "chat_handling"] {
+        scene.start_with(&[("COWHAND_FAULT", &format!("panic:{point}:1"))]);
+        scene.connected().await;
+        scene.mention_on_slack(&format!("after {point}"));
+        scene.wait_for_slack(&format!("after {point}")).await;
+        wait_until("the log of the panic", || scene.log().contains(&format!("{point:?}")).then_some(()));
+        scene.wait_until_answered();
+        scene.stop_daemon();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_with_the_same_token_in_two_variables_share_a_connection() {
+    let chat = |token: &str, channel: &str| {
+        format!("{{slack: {{{token}everyone: true, channels: [{{id: {channel}}}]}}}}")
+    };
+    let (alpha, beta) = (chat("", SLACK_CHANNEL), chat("bot_token_env: SECOND_TOKEN, ", "C2"));
+    let scene = Scene::new(&format!(
+        "agents:
+  - {{name: alpha, runtime: command, command: [sh, -c, echo alpha says], chat: {alpha}}}
+  - {{name: beta, runtime: command, command: [sh, -c, echo beta says], chat: {beta}}}
+"
+    ))
+    .await;
+    scene.slack.add_channel("C2", "other");
+    let started = scene
+        .command(&["start", "-d", "--no-server"])
+        .env("SECOND_TOKEN", slack::BOT_TOKEN)
+        .output()
+        .unwrap();
+    assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+    scene.slack.wait_for_connections(1).await;
+    let bots = scene.wait_for("the connection", &["status"], |status| {
+        let bots = status["chat_bots"].as_array().unwrap();
+        bots.iter().any(|bot| bot["status"] == "connected").then(|| bots.clone())
+    });
+    assert_eq!(bots.len(), 1, "{bots:#?}");
+    assert_eq!(bots[0]["agents"], json!(["alpha", "beta"]), "{bots:#?}");
+    for (channel, expected) in [(SLACK_CHANNEL, "alpha says"), ("C2", "beta says")] {
+        for number in 1..=3 {
+            let ts = scene.slack.say(channel, ANN, &format!("<@{}> message {number}", slack::BOT_USER));
+            scene
+                .slack
+                .wait_for_post(channel, |post| {
+                    post["thread_ts"] == *ts
+                        && post["text"].as_str().is_some_and(|text| text.contains(expected))
+                })
+                .await;
+        }
+    }
+    assert_eq!(scene.slack.connections(), 1);
+    let checks = scene.run(&["doctor"]).stdout;
+    assert_eq!(checks.matches("chat bot slack:").count(), 1, "{checks}");
+    scene.stop();
+    let bots = scene.json(&["status"])["chat_bots"].clone();
+    assert_eq!(bots.as_array().unwrap().len(), 1, "{bots:#}");
 }

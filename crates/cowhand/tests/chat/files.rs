@@ -158,6 +158,14 @@ async fn agents_get_the_files_of_messages() {
     slack_post(&scene, &["did not get `d.txt`: the file has more than 10485 bytes"]).await;
     slack_post(&scene, &["read all", "d.txt (text/plain): missing"]).await;
     slack.state().stated_file_size = None;
+    // What the platform says about a failed download is for the sender and the log, and not a part of the prompt.
+    scene.discord.fail("GET /attachments/", 1, 403);
+    let text = format!("<@{}> show it", discord::BOT_ID);
+    scene.discord.say_with_file(channel, user, &text, "f.png", "image/png", b"NO");
+    discord_post(&scene, &["did not get `f.png`: Discord refused the request: status 403 Forbidden"]).await;
+    let answer = discord_post(&scene, &["show it", "These files of the message are missing:"]).await;
+    assert!(answer.contains("f.png: the platform refused the download"), "{answer}");
+    assert!(!answer.contains("403"), "{answer}");
     let text = format!("{to_bot} deaf: listen");
     slack.say_with_file(SLACK_CHANNEL, ANN, &text, "a.txt", "text/plain", b"no");
     slack_post(&scene, &["Agent deaf takes no files. Only your text was passed on."]).await;
@@ -180,6 +188,39 @@ async fn agents_get_the_files_of_messages() {
     let names: Vec<_> = fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["marker"]);
     assert!(folder.is_symlink());
+}
+
+/// `setup` may run a program that an agent has changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_not_saved_through_a_link_in_the_place_of_the_directory() {
+    let chat = everyone(", attachments: {enabled: true}", "");
+    let scene = Scene::new(&format!(
+        "agents:\n  - {{name: reader, working_directory: work/sub, runtime: command, command: [reader.sh], chat: {chat},\n      \
+         isolation: {{kind: worktree, setup: [setup.sh]}}}}\n"
+    ))
+    .await;
+    let outside = scene.root.join("outside");
+    scene.write_program("reader.sh", READER);
+    let replace = format!("#!/bin/sh\nmv ../sub ../moved && ln -s {} ../sub\n", outside.display());
+    scene.write_program("setup.sh", &replace);
+    fs::create_dir(&outside).unwrap();
+    fs::create_dir_all(scene.root.join("work/sub")).unwrap();
+    scene.write("work/sub/file", "");
+    git(&scene, &["init", "-q"]);
+    git(&scene, &["add", "."]);
+    git(&scene, &["commit", "-q", "-m", "first"]);
+    scene.start();
+    scene.connected().await;
+    let text = format!("<@{BOT_USER}> look at it");
+    scene.slack.say_with_file(SLACK_CHANNEL, ANN, &text, "a.png", "image/png", b"PIXELS");
+    slack_post(
+        &scene,
+        &["did not get `a.png`: it cannot be saved in the working directory: it is a symbolic link"],
+    )
+    .await;
+    slack_post(&scene, &["look at it", "a.png: it cannot be saved in the working directory"]).await;
+    wait_for_idle(&scene);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 /// `sender` sends files while it answers.

@@ -157,7 +157,7 @@ async fn the_examples_of_herdctl_run_unchanged() {
         &CAPTAINS.map(|name| format!("{}_TOKEN={}\n", name.to_uppercase(), discord::BOT_TOKEN)).concat(),
     );
     let checked = scene.run(&["config", "check"]);
-    let warning = "everybody who can write in its channels on discord may talk to this agent";
+    let warning = "everybody who can write in its channels or send it direct messages on discord may talk to this agent";
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
     let said = format!("{}{}", checked.stdout, checked.stderr);
     assert!(said.contains(warning), "{said}");
@@ -187,6 +187,10 @@ async fn the_examples_of_herdctl_run_unchanged() {
 async fn channels_reach_their_agents(scene: &Scene, second: &str) {
     let mention = format!("<@{}> hello", discord::BOT_ID);
     scene.write("agents/bot/metadata.json", r#"{"shouldNotify": true}"#);
+    let registered =
+        |platform: &FakeDiscord| Some(platform.commands()).filter(|commands| !commands.is_empty());
+    let commands = scene.discord.wait_for("the slash commands", registered).await;
+    assert!(commands.iter().all(|command| command["guild_id"] == discord::GUILD_ID), "{commands:#?}");
     scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, "not for the bot");
     scene.discord.say(discord::CHANNEL_ID, discord::USER_ID, &mention);
     answered(&scene.discord, discord::CHANNEL_ID, "bot answers").await;
@@ -200,12 +204,18 @@ async fn channels_reach_their_agents(scene: &Scene, second: &str) {
     let (direct, _) = scene.discord.say_direct(discord::USER_ID, "hello in private");
     answered(&scene.discord, &direct, "bot answers").await;
     for (channel, agent) in [(SLACK_CHANNEL, "left"), (SECOND_CHANNEL, "right")] {
-        scene.slack.say(channel, ANN, "not for the bot");
+        let other = scene.slack.say(channel, ANN, "not for the bot");
         scene.slack.say(channel, ANN, &format!("<@{BOT_USER}> hello"));
         let expected = format!("{agent} answers");
         scene
             .slack
             .wait_for_post(channel, |post| post["text"].as_str().is_some_and(|text| text == expected))
+            .await;
+        // herdctl answers each message in a thread, also without a mention.
+        scene.slack.say_in_thread(channel, &other, ANN, "in the thread of people");
+        scene
+            .slack
+            .wait_for_post(channel, |post| post["text"] == *expected && post["thread_ts"] == *other)
             .await;
     }
     scene.slack.wait_for_post(SLACK_CHANNEL, |post| post["text"] == "left: completed").await;

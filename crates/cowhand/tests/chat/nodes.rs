@@ -20,8 +20,13 @@ struct SecondNode<'a> {
 
 impl<'a> SecondNode<'a> {
     fn started(scene: &'a Scene) -> Self {
+        let config = fs::read_to_string(scene.root.join("cowhand.yaml")).unwrap();
+        Self::started_with(scene, &config)
+    }
+
+    fn started_with(scene: &'a Scene, config: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        fs::copy(scene.root.join("cowhand.yaml"), folder.path().join("cowhand.yaml")).unwrap();
+        fs::write(folder.path().join("cowhand.yaml"), config).unwrap();
         let node = Self { scene, folder };
         let output = node.command(&["start", "-d", "--no-server"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -84,7 +89,14 @@ async fn another_node_takes_over_the_bots_of_a_killed_node() {
     scene.wait_for_slack("did meanwhile").await;
     scene.mention_on_discord("afterwards");
     scene.wait_for_discord("did afterwards").await;
-    let told = if ran_on == first { "lost" } else { "did unlucky" };
+    let told = if ran_on == first {
+        // For some minutes, only the node with the output may post the end.
+        let lost = "update jobs set finished_at = 1 where status = 'failed' returning id";
+        wait_until("the end of the lost job", || server.ask(lost).contains("job-").then_some(()));
+        "lost"
+    } else {
+        "did unlucky"
+    };
     scene.wait_for_discord(told).await;
     let open = "select count(*) from chat_answers where state = 'open'";
     wait_until("the end of all answers", || (server.ask(open) == "0").then_some(()));
@@ -96,4 +108,81 @@ async fn another_node_takes_over_the_bots_of_a_killed_node() {
         let text = format!("did message {number}");
         assert_eq!(posts.iter().filter(|post| post.contains(&text)).count(), 2, "{posts:#?}");
     }
+}
+
+/// Waits until a node other than this one is connected for all bots.
+async fn wait_for_other_holder(scene: &Scene, server: &Postgres, first: &str) {
+    let holders = || {
+        server.ask("select distinct node from chat_bots where until > extract(epoch from now()) * 1000000")
+    };
+    let other =
+        || Some(holders()).filter(|holder| !holder.is_empty() && holder != first && !holder.contains('\n'));
+    scene.discord.wait_for("another holder", |_| other()).await;
+}
+
+/// Returns a fleet whose node was killed before it posted the answer to a finished job, and the node.
+async fn killed_before_the_post(server: &Postgres) -> (Scene, String) {
+    let config = format!("store: {}\n{}", server.url(), helper(&format!("echo did $({PRINT_TEXT})"), 4, ""));
+    let scene = Scene::new(&config).await;
+    scene.start_with(&[("COWHAND_FAULT", "chat_post_tried")]);
+    scene.connected().await;
+    let first = server.ask("select distinct node from chat_bots");
+    let daemon: Pid = scene.daemon().unwrap();
+    scene.mention_on_slack("one");
+    wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
+    (scene, first)
+}
+
+const OPEN: &str = "select count(*) from chat_answers where state = 'open'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_restarts_posts_its_finished_answers_itself() {
+    let server = Postgres::start();
+    let (scene, first) = killed_before_the_post(&server).await;
+    let _second = SecondNode::started(&scene);
+    wait_for_other_holder(&scene, &server, &first).await;
+    scene.mention_on_discord("two");
+    scene.wait_for_discord("did two").await;
+    // The other node has no output of the first job, and does not end its answer.
+    wait_until("the end of the second answer", || (server.ask(OPEN) == "1").then_some(()));
+    scene.start();
+    scene.wait_for_slack("did one").await;
+    wait_until("the end of all answers", || (server.ask(OPEN) == "0").then_some(()));
+    scene.assert_posted_once("did one");
+    assert!(!scene.posted_texts().iter().any(|text| text.contains("The job is done")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_says_that_its_output_is_on_a_node_that_stays_away() {
+    let server = Postgres::start();
+    let (scene, first) = killed_before_the_post(&server).await;
+    server.ask("update jobs set finished_at = 1");
+    let _second = SecondNode::started(&scene);
+    scene.wait_for_slack(&format!("Its output is on the node `{first}`")).await;
+    wait_until("the end of all answers", || (server.ask(OPEN) == "0").then_some(()));
+    assert!(!scene.posted_texts().iter().any(|text| text.contains("did one")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_the_agent_in_its_config_drops_no_answers() {
+    let server = Postgres::start();
+    let program = format!("text=$({PRINT_TEXT}); while [ -e busy ]; do sleep 0.05; done; echo \"did $text\"");
+    let store = format!("server: {{enabled: false}}\nstore: {}\n", server.url());
+    let config = format!("{store}{}", helper(&program, 4, ""));
+    let scene = Scene::new("").await;
+    scene.write("cowhand.yaml", &config);
+    scene.write("busy", "");
+    scene.start();
+    scene.connected().await;
+    scene.mention_on_slack("one");
+    wait_until("the job to run", || {
+        (server.ask("select count(*) from jobs where status = 'running'") == "1").then_some(())
+    });
+    let second = SecondNode::started_with(&scene, &config.replace("name: helper", "name: other"));
+    // The other node has looked at the open answers when its job has ended.
+    let output = second.command(&["trigger", "other", "--wait"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(server.ask("select count(*) from chat_answers where state = 'open'"), "1");
+    fs::remove_file(scene.root.join("busy")).unwrap();
+    scene.wait_for_slack("did one").await;
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::scene::{ANN, Scene};
 
-/// Agents on Slack, each with its keys.
-const AGENTS: [(&str, &str); 11] = [
+/// Agents, each with its keys.
+const AGENTS: [(&str, &str); 12] = [
     ("defaults", ""),
     ("no-tools", "output: {tool_results: false}"),
     ("short-tools", "output: {tool_result_max_length: 5}"),
@@ -22,6 +22,7 @@ const AGENTS: [(&str, &str); 11] = [
     ("all-messages", "output: {assistant_messages: all}"),
     ("no-progress", "output: {progress_indicator: false}"),
     ("minimal", "log_level: minimal"),
+    ("verbose", "log_level: verbose"),
 ];
 
 /// Prints the output of an agent with tools: before the file `go` exists, and after that.
@@ -29,6 +30,7 @@ const PROGRAM: &str = r#"#!/bin/sh
 cat > /dev/null
 cat <<'END'
 {"type":"system","subtype":"compact_boundary","content":"The conversation was compacted."}
+{"type":"system","subtype":"task_notification","content":"a step of the program"}
 {"type":"assistant","content":"I will look at the files."}
 {"type":"tool_use","tool_name":"Bash","tool_use_id":"t1","input":{"command":"ls -la"}}
 {"type":"tool_result","tool_use_id":"t1","result":"short result","success":true}
@@ -41,24 +43,43 @@ cat <<'END'
 END
 "#;
 
-fn fleet() -> String {
-    let agents = AGENTS.iter().enumerate().map(|(number, (name, keys))| {
+/// Returns the config. `channels` are the channels of the agents on Discord.
+fn fleet(channels: &[String]) -> String {
+    let agent = |name: &str, chat: &str| {
         format!(
-            "  - {{name: {name}, runtime: command, command: [./agent.sh], chat: {{slack: {{everyone: true, channels: [{{id: COUT{number}}}], {keys}}}}}}}\n"
+            "  - {{name: {name}, instances: {{max_concurrent: 2}}, runtime: command, command: [./agent.sh], chat: {{{chat}}}}}\n"
         )
-    });
-    let on_discord = |name: &str, channel: &str, keys: &str| {
+    };
+    let on_discord = |channel: &str, keys: &str| {
         format!(
-            "  - {{name: {name}, runtime: command, command: [./agent.sh], chat: {{discord: {{bot_token_env: DISCORD_TOKEN, everyone: true, guilds: [{{id: '{}', channels: [{{id: '{channel}', mode: auto}}]}}], {keys}}}}}}}\n",
+            "discord: {{bot_token_env: DISCORD_TOKEN, everyone: true, guilds: [{{id: '{}', channels: [{{id: '{channel}', mode: auto}}]}}], {keys}}}",
             discord::GUILD_ID
         )
     };
-    let types = on_discord("types", discord::CHANNEL_ID, "log_level: verbose");
-    let silent = on_discord("silent", "SILENT", "output: {typing_indicator: false}");
-    format!("server: {{enabled: false}}\nagents:\n{}{types}{silent}", agents.collect::<String>())
+    let agents = AGENTS.iter().zip(channels).enumerate().map(|(number, ((name, keys), channel))| {
+        let on_slack = format!("slack: {{everyone: true, channels: [{{id: COUT{number}}}], {keys}}}");
+        agent(name, &format!("{on_slack}, {}", on_discord(channel, keys)))
+    });
+    let silent = agent("silent", &on_discord(discord::CHANNEL_ID, "output: {typing_indicator: false}"));
+    format!("server: {{enabled: false}}\nagents:\n{}{silent}", agents.collect::<String>())
 }
 
-/// Describes everything that the bot has posted in a channel of Slack, without values that change.
+/// Describes everything that the bot has posted in a channel of Discord.
+fn posted_on_discord(scene: &Scene, channel: &str) -> String {
+    let messages = scene.discord.messages(channel).into_iter();
+    let of_bot = messages.filter(|message| message.author == discord::BOT_ID);
+    let lines = of_bot.map(|message| {
+        let files = if message.files.is_empty() {
+            String::new()
+        } else {
+            format!("\n[files: {}]", message.files.len())
+        };
+        format!("> {}{files}", message.content.replace('\n', "\n  "))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Describes everything that the bot has posted in a channel of Slack.
 fn posted(scene: &Scene, channel: &str) -> String {
     let messages: Vec<Value> = scene.slack.messages(channel);
     let mut lines = Vec::new();
@@ -75,9 +96,9 @@ fn posted(scene: &Scene, channel: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_key_of_output_changes_what_is_posted() {
     let scene = Scene::new("").await;
-    let silent = scene.discord.add_channel(discord::GUILD_ID, "silent");
+    let channels = AGENTS.map(|(name, _)| scene.discord.add_channel(discord::GUILD_ID, name));
     scene.write_program("agent.sh", PROGRAM);
-    scene.write("cowhand.yaml", &fleet().replace("SILENT", &silent));
+    scene.write("cowhand.yaml", &fleet(&channels));
     for number in 0..AGENTS.len() {
         scene.slack.add_channel(&format!("COUT{number}"), &format!("out-{number}"));
     }
@@ -89,9 +110,10 @@ async fn each_key_of_output_changes_what_is_posted() {
         let ts = scene.slack.say(&channel, ANN, &format!("<@{BOT_USER}> go on"));
         asked.insert(*name, (channel, ts));
     }
-    for channel in [discord::CHANNEL_ID, silent.as_str()] {
-        scene.discord.say(channel, discord::USER_ID, "go on");
-    }
+    let silent = discord::CHANNEL_ID;
+    let asked_on_discord: Vec<String> =
+        channels.iter().map(|channel| scene.discord.say(channel, discord::USER_ID, "go on")).collect();
+    scene.discord.say(silent, discord::USER_ID, "go on");
     // While the agents work, the message is acknowledged, and all but one show their progress.
     for (name, (channel, ts)) in &asked {
         let expected: &[&str] = match *name {
@@ -108,16 +130,27 @@ async fn each_key_of_output_changes_what_is_posted() {
         }
         assert_eq!(scene.slack.reactions(channel, ts), expected, "{name}");
     }
-    let types =
-        |discord: &discord::FakeDiscord| (discord.typing_count(discord::CHANNEL_ID) > 0).then_some(());
-    scene.discord.wait_for("the typing indicator", types).await;
+    for ((name, _), channel) in AGENTS.iter().zip(&channels) {
+        let works = |discord: &discord::FakeDiscord| {
+            let is_progress = |post: &discord::FakeDiscordMessage| post.content.contains("Working");
+            let has_progress = *name == "no-progress" || discord.messages(channel).iter().any(is_progress);
+            (discord.typing_count(channel) > 0 && has_progress).then_some(())
+        };
+        scene.discord.wait_for("the typing indicator and the progress", works).await;
+    }
+    for ((name, _), message) in AGENTS.iter().zip(&asked_on_discord) {
+        let shown: Vec<String> =
+            scene.discord.reactions(message).into_iter().map(|(emoji, _)| emoji).collect();
+        let expected: &[&str] = if *name == "no-emoji" { &[] } else { &["👀"] };
+        assert_eq!(shown, expected, "{name}");
+    }
     scene.write("go", "");
     scene.wait_for("the end of all answers", &["status"], |status| {
         let bots = status["chat_bots"].as_array().unwrap();
         (bots.len() == 2 && bots.iter().all(|bot| bot["open_answers"] == 0)).then_some(())
     });
-    assert_eq!(scene.jobs().iter().filter(|job| job["status"] == "completed").count(), AGENTS.len() + 2);
-    assert_eq!(scene.discord.typing_count(&silent), 0, "typing_indicator: false");
+    assert_eq!(scene.jobs().iter().filter(|job| job["status"] == "completed").count(), 2 * AGENTS.len() + 1);
+    assert_eq!(scene.discord.typing_count(silent), 0, "typing_indicator: false");
     let of_agent = |(name, keys): (&str, &str)| {
         let (channel, ts) = &asked[name];
         assert!(scene.slack.reactions(channel, ts).is_empty(), "{name}: the reaction is removed at the end");
@@ -125,6 +158,12 @@ async fn each_key_of_output_changes_what_is_posted() {
     };
     let all = AGENTS.map(of_agent).join("\n");
     insta::assert_snapshot!("what_is_posted_by_each_key", without_times(&all));
+    let on_discord = |((name, keys), channel): (&(&str, &str), &String)| {
+        format!("== {name}: {keys}\n{}", posted_on_discord(&scene, channel))
+    };
+    let all = AGENTS.iter().zip(&channels).map(on_discord).collect::<Vec<_>>().join("\n");
+    assert!(asked_on_discord.iter().all(|message| scene.discord.reactions(message).is_empty()));
+    insta::assert_snapshot!("what_is_posted_by_each_key_on_discord", without_times(&all));
 }
 
 /// Replaces durations such as `4s` or `120ms`.

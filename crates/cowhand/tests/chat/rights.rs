@@ -77,7 +77,7 @@ async fn only_the_people_of_the_config_start_jobs() {
     chat:
       slack:
         users: [{ANN}]
-        bots: [BPAL]
+        bots: [BPAL, BAPP]
         channels: [{{id: {SLACK_CHANNEL}}}, {{id: {AUTO_CHANNEL}, mode: auto}}]
         dm: {{allowlist: [UFRIEND], blocklist: [UBLOCKED]}}
       discord:
@@ -102,17 +102,28 @@ async fn strangers_and_bots_on_slack(scene: &Scene) {
     slack.say_as_bot(SLACK_CHANNEL, "BOTHER", &mention("I am another bot"));
     slack.say(SLACK_CHANNEL, BOT_USER, &mention("I talk to myself"));
     slack.notice(SLACK_CHANNEL, EVE, "channel_join");
+    slack.say(SLACK_CHANNEL, ANN, "we build on Mondays");
     slack.say_as_bot(SLACK_CHANNEL, "BPAL", &mention("the listed bot asks"));
     post(scene, SLACK_CHANNEL, "the listed bot asks").await;
+    // Slack sends both ids of an app. The app is listed by its bot id.
+    slack.say_as_app(SLACK_CHANNEL, "UAPP", "BAPP", &mention("the listed app asks"));
+    post(scene, SLACK_CHANNEL, "the listed app asks").await;
     let refusals = slack.posted_texts(SLACK_CHANNEL);
     let refusals = refusals.iter().filter(|text| text.contains("You may not talk to agent helper"));
     assert_eq!(refusals.count(), 1, "the same person is told once in a minute");
+    // The prompt quotes only people who may talk to the agent, with their ids.
+    let job = scene.jobs().remove(0);
+    let prompt = job["prompt"].as_str().unwrap();
+    assert!(prompt.contains("UANN (Ann), ") && prompt.contains("we build on Mondays"), "{prompt}");
+    for other in ["tell me", "another bot", EVE, "BOTHER"] {
+        assert!(!prompt.contains(other), "{other}: {prompt}");
+    }
     slack.say(AUTO_CHANNEL, ANN, "hello without a mention");
     post(scene, AUTO_CHANNEL, "hello without a mention").await;
     // The bot's own answer is a message of this channel, too.
     slack.say(AUTO_CHANNEL, ANN, "hello again");
     post(scene, AUTO_CHANNEL, "hello again").await;
-    assert_eq!(authors(scene), ["BPAL", ANN, ANN]);
+    assert_eq!(authors(scene), ["BPAL", "UAPP", ANN, ANN]);
 }
 
 async fn direct_messages_on_slack(scene: &Scene) {
@@ -128,7 +139,7 @@ async fn direct_messages_on_slack(scene: &Scene) {
     }
     slack.say_direct("UFRIEND", "a direct question");
     post(scene, &slack.direct_channel("UFRIEND"), "a direct question").await;
-    assert_eq!(authors(scene)[3..], ["UFRIEND"]);
+    assert_eq!(authors(scene)[4..], ["UFRIEND"]);
 }
 
 async fn roles_on_discord(scene: &Scene, role: &str) {
@@ -142,7 +153,7 @@ async fn roles_on_discord(scene: &Scene, role: &str) {
     post_on_discord(scene, discord::CHANNEL_ID, "a question of a member").await;
     let (direct, _) = discord.say_direct(&builder, "a direct question");
     post_on_discord(scene, &direct, "takes no direct messages").await;
-    assert_eq!(authors(scene)[4..], [builder]);
+    assert_eq!(authors(scene)[5..], [builder]);
     let why = scene.json(&["why", "helper/chat", "--limit", "100"]);
     let reasons: Vec<&str> = why["firings"].as_array().unwrap().iter().filter_map(refusal).collect();
     assert_eq!(
@@ -175,17 +186,19 @@ async fn text_of_people_is_data() {
     let scene = scene().await;
     scene.write(".env", "API_KEY=canary-of-the-api-key\n");
     let closed = format!("{{slack: {{everyone: true, channels: [{{id: {OTHER_CHANNEL}}}]}}}}");
+    let reader = format!("{{slack: {{everyone: true, channels: [{{id: {AUTO_CHANNEL}}}]}}}}");
     let careful = format!("{{slack: {{everyone: true, channels: [{{id: {AUTO_CHANNEL}, mode: auto}}]}}}}");
     start(
         &scene,
         &format!(
             "  - {{name: helper, runtime: command, command: {ECHO}, env: {{API_KEY: '${{API_KEY}}'}}, chat: {}}}
-  - {{name: closed, runtime: command, command: [cat], trust: {{allow_authors: [{ANN}]}}, chat: {closed}}}
+  - {{name: closed, runtime: command, command: [cat], trust: {{allow_authors: ['slack:{ANN}']}}, chat: {closed}}}
   - name: careful
     runtime: command
     command: [cat]
-    trust: {{allow_authors: [{ANN}], strangers: sandbox}}
+    trust: {{allow_authors: ['slack:{ANN}'], strangers: sandbox}}
     chat: {careful}
+  - {{name: reader, runtime: command, command: [cat], trust: {{allow_authors: ['slack:{ANN}']}}, chat: {reader}}}
 ",
             everyone("", "")
         ),
@@ -226,7 +239,7 @@ async fn untrusted_people(scene: &Scene) {
     assert_eq!((&trusted["agent"], &trusted["confined"]), (&"closed".into(), &Value::Null));
     let prompt = trusted["prompt"].as_str().unwrap();
     assert!(!prompt.contains("obey the stranger"), "{prompt}");
-    scene.slack.say(AUTO_CHANNEL, EVE, "a task of a stranger");
+    let task = scene.slack.say(AUTO_CHANNEL, EVE, "a task of a stranger");
     let confined = scene.wait_for("the confined job", &["jobs"], |jobs| {
         let job = &jobs[0];
         (job["agent"] == "careful" && job["status"] != "pending").then(|| job.clone())
@@ -235,28 +248,51 @@ async fn untrusted_people(scene: &Scene) {
     let prompt = confined["prompt"].as_str().unwrap();
     assert!(prompt.contains("(not trusted)") || prompt.contains("not trusted"), "{prompt}");
     post(scene, AUTO_CHANNEL, "a task of a stranger").await;
+    // The answer to a stranger repeats the stranger's text.
+    scene.slack.say_in_thread(AUTO_CHANNEL, &task, ANN, &mention("reader: what is this about"));
+    let answer = post(scene, AUTO_CHANNEL, "what is this about").await;
+    let prompt = last_job(scene, "reader")["prompt"].as_str().unwrap().to_owned();
+    assert!(!prompt.contains("a task of a stranger"), "{prompt} {answer}");
+    // A stranger who has the message of a trusted person run again is confined, too.
+    scene.slack.say(AUTO_CHANNEL, ANN, "a task of a friend");
+    post(scene, AUTO_CHANNEL, "a task of a friend").await;
+    assert_eq!(last_job(scene, "careful")["confined"], Value::Null);
+    scene.slack.say(AUTO_CHANNEL, EVE, "!retry");
+    let retried = scene.wait_for("the confined retry", &["jobs"], |jobs| {
+        jobs[0]["confined"].is_string().then(|| jobs[0].clone())
+    });
+    assert!(retried["confined"].as_str().unwrap().contains("slack:UEVE is not among"), "{retried}");
+    assert_eq!((&retried["agent"], &retried["message"]["author"]), (&"careful".into(), &ANN.into()));
 }
 
-/// An agent whose jobs cost 0.04 dollars.
-const SPENDER: &str = r#"[sh, -c, 'cat; echo "{\"type\":\"result\",\"is_error\":false,\"result\":\"done\",\"total_cost_usd\":0.04}"']"#;
+/// Waits until the last job of an agent has ended, and returns it.
+fn last_job(scene: &Scene, agent: &str) -> Value {
+    scene.wait_for("the end of the job", &["jobs", "--agent", agent], |jobs| {
+        (jobs[0]["status"] == "completed").then(|| jobs[0].clone())
+    })
+}
+
+/// An agent whose jobs cost 0.02 dollars, which it reports at the end and only for its model. A job waits while there is a
+/// file `hold`.
+const SPENDER: &str = r#"[sh, -c, 'cat; while [ -e hold ]; do sleep 0.05; done; echo "{\"type\":\"result\",\"is_error\":false,\"result\":\"done\",\"modelUsage\":{\"m\":{\"inputTokens\":9,\"outputTokens\":1,\"costUSD\":0.02}}}"']"#;
+
+fn chat_in(channel: &str, keys: &str) -> String {
+    format!("{{slack: {{everyone: true, channels: [{{id: {channel}}}], {keys}}}}}")
+}
+
+fn spender(places: u32) -> String {
+    let chat = chat_in(OTHER_CHANNEL, "budget: {per_user_per_day_usd: 0.05}");
+    format!(
+        "  - {{name: spender, runtime: command, command: {SPENDER}, instances: {{max_concurrent: {places}}}, chat: {chat}}}\n"
+    )
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rate_and_budget_of_one_person_are_limited() {
     let scene = scene().await;
-    let chat = |channel: &str, keys: &str| {
-        format!("{{slack: {{everyone: true, channels: [{{id: {channel}}}], {keys}}}}}")
-    };
-    start(
-        &scene,
-        &format!(
-            "  - {{name: helper, runtime: command, command: [cat], chat: {}}}
-  - {{name: spender, runtime: command, command: {SPENDER}, chat: {}}}
-",
-            chat(SLACK_CHANNEL, "rate: {messages: 2, per: 1h}"),
-            chat(OTHER_CHANNEL, "budget: {per_user_per_day_usd: 0.05}"),
-        ),
-    )
-    .await;
+    let helper = chat_in(SLACK_CHANNEL, "rate: {messages: 2, per: 1h}");
+    let helper = format!("  - {{name: helper, runtime: command, command: [cat], chat: {helper}}}\n");
+    start(&scene, &format!("{helper}{}", spender(1))).await;
     for number in 1..=3 {
         scene.slack.say(SLACK_CHANNEL, ANN, &mention(&format!("question {number}")));
     }
@@ -267,14 +303,67 @@ async fn rate_and_budget_of_one_person_are_limited() {
     post(&scene, SLACK_CHANNEL, "question of Eve").await;
     for number in 1..=2 {
         scene.slack.say(OTHER_CHANNEL, ANN, &mention(&format!("task {number}")));
-        scene.wait_for("the end of the task", &["jobs", "--agent", "spender"], |jobs| {
-            let jobs = jobs.as_array().unwrap();
-            (jobs.len() == number && jobs.iter().all(|job| job["status"] == "completed")).then_some(())
-        });
+        completed(&scene, number);
     }
     scene.slack.say(OTHER_CHANNEL, ANN, &mention("task 3"));
-    post(&scene, OTHER_CHANNEL, "Your budget of $0.05 for one day is used up. You can write again ").await;
+    let full = "Your budget of $0.05 for one day has no room for this message: $0.04 is used, and a job may cost $0.02. \
+                The budget is renewed ";
+    post(&scene, OTHER_CHANNEL, full).await;
     assert_eq!(authors(&scene), [ANN, ANN, EVE, ANN, ANN]);
     let firing = scene.json(&["why", "spender/chat"])["firings"][0].clone();
-    assert_eq!(refusal(&firing), Some("the budget of the author is used up"), "{firing}");
+    assert_eq!(refusal(&firing), Some("the budget of the author has no room for another job"), "{firing}");
+    // The other person has a budget of her own.
+    scene.slack.say(OTHER_CHANNEL, EVE, &mention("task of Eve"));
+    completed(&scene, 3);
+}
+
+/// Waits until this number of jobs of the spender have completed.
+fn completed(scene: &Scene, count: usize) {
+    scene.wait_for("the end of the tasks", &["jobs", "--agent", "spender"], |jobs| {
+        let jobs = jobs.as_array().unwrap().iter();
+        (jobs.filter(|job| job["status"] == "completed").count() == count).then_some(())
+    });
+}
+
+/// Messages that are sent before any cost is known wait for each other, and only as many run as the budget allows. The
+/// jobs of other people do not wait for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_messages_does_not_exceed_the_budget_of_its_sender() {
+    let scene = scene().await;
+    scene.write("hold", "");
+    start(&scene, &spender(4)).await;
+    let jobs = ["jobs", "--agent", "spender", "--all"];
+    scene.slack.say(OTHER_CHANNEL, ANN, &mention("task 0"));
+    for number in 1..12 {
+        scene.slack.say(OTHER_CHANNEL, ANN, &mention(&format!("task {number}")));
+    }
+    scene.wait_for("the jobs of all messages", &jobs, |jobs| {
+        (jobs.as_array().unwrap().len() == 12).then_some(())
+    });
+    let note = "waits, because your budget of $0.05 for one day has no room for it: $0.00 is used, $0.05 is reserved for \
+                your earlier messages. It starts when your running jobs have ended";
+    post(&scene, OTHER_CHANNEL, note).await;
+    std::fs::remove_file(scene.root.join("hold")).unwrap();
+    completed(&scene, 2);
+    scene.slack.say(OTHER_CHANNEL, EVE, &mention("task of Eve"));
+    completed(&scene, 3);
+    post(
+        &scene,
+        OTHER_CHANNEL,
+        "$0.04 is used, and a job may cost $0.02. The budget is renewed at 00:00 UTC.",
+    )
+    .await;
+    let pending = scene.json(&jobs).as_array().unwrap().clone();
+    let mut pending = pending.iter().filter(|job| job["status"] == "pending");
+    let job = pending.next().unwrap()["id"].as_str().unwrap().to_owned();
+    assert_eq!(pending.count(), 9);
+    let reason = "the daily budget of its sender of $0.05 has no room: $0.04 spent";
+    for verb in [["job", job.as_str()], ["why", "spender/chat"]] {
+        let shown = scene.json(&verb).to_string();
+        assert!(shown.contains(reason), "{verb:?}: {shown}");
+    }
+    let status = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status.contains(reason), "{status}");
+    scene.slack.say(OTHER_CHANNEL, ANN, &mention("!status"));
+    post(&scene, OTHER_CHANNEL, "the daily budget of its sender").await;
 }

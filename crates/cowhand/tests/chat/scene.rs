@@ -34,11 +34,11 @@ pub(crate) struct RunResult {
     pub(crate) stderr: String,
 }
 
-/// Settings of both platforms with which everybody may talk to the agent, in the channels of the fakes.
+/// Settings of both platforms with which everybody may talk to the agent, in the channels of the fakes and directly.
 pub(crate) fn everyone(slack_keys: &str, discord_keys: &str) -> String {
     format!(
-        "{{slack: {{everyone: true, channels: [{{id: {SLACK_CHANNEL}}}]{slack_keys}}}, \
-         discord: {{bot_token_env: DISCORD_TOKEN, everyone: true, \
+        "{{slack: {{everyone: true, dm: {{everyone: true}}, channels: [{{id: {SLACK_CHANNEL}}}]{slack_keys}}}, \
+         discord: {{bot_token_env: DISCORD_TOKEN, everyone: true, dm: {{everyone: true}}, \
          guilds: [{{id: '{}', channels: [{{id: '{}'}}]}}]{discord_keys}}}}}",
         discord::GUILD_ID,
         discord::CHANNEL_ID

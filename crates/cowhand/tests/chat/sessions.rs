@@ -47,7 +47,7 @@ agents:
     session: {policy: continue}
     default_prompt: Look around.
     chat:
-      slack: {everyone: true, channels: [{id: C1}, {id: C2}]}
+      slack: {everyone: true, dm: {everyone: true}, channels: [{id: C1}, {id: C2}]}
       discord: {bot_token_env: DISCORD_TOKEN, everyone: true, guilds: [{id: 'GUILD', channels: [{id: 'CHANNEL', mode: auto}]}]}
 ";
 

@@ -4,6 +4,7 @@
 
 mod above;
 mod adopted;
+mod alone;
 mod api;
 mod asks;
 mod bounds;

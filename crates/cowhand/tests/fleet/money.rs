@@ -415,3 +415,72 @@ fn a_cost_that_is_not_known_is_null_in_usage() {
         assert_eq!(cost, Some(&Value::Null), "{sum}: {usage}");
     }
 }
+
+/// The job that `cancel_previous` cancels has reserved the whole budget.
+#[test]
+fn job_that_reserved_the_budget_is_cancelled_by_its_successor() {
+    for budget in [
+        "budget: {per_day_usd: 5}\nagents:\n  - name: one",
+        "agents:\n  - name: one\n    budget: {per_day_usd: 5}",
+    ] {
+        let scene = Scene::with(&format!(
+            "{budget}
+    runtime: command
+    command: [sleep, '600']
+    schedules: {{cp: {{type: cron, cron: '* * * * * *', overlap: cancel_previous, prompt: Go.}}}}
+"
+        ));
+        scene.start();
+        wait_until("two jobs to be cancelled by their successors", || {
+            let cancelled = scene.json(&["jobs", "--status", "cancelled"]);
+            (cancelled.as_array().unwrap().iter().filter(|job| !job["started_at"].is_null()).count() >= 2)
+                .then_some(())
+        });
+    }
+}
+
+/// A job that a person started gets the place of a job that `cancel_previous` cancels.
+#[test]
+fn job_by_hand_is_not_overtaken_by_jobs_that_replace_each_other() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'grep -q hand || sleep 600']
+    schedules:
+      cp: {type: cron, cron: '* * * * * *', overlap: cancel_previous, prompt: clock}
+      m: {type: manual, prompt: hand}
+",
+    );
+    scene.start();
+    wait_until("the place to be taken", || {
+        (!scene.json(&["jobs", "--status", "running"]).as_array().unwrap().is_empty()).then_some(())
+    });
+    let by_hand = scene.json(&["trigger", "a", "m", "--wait"]);
+    assert_eq!(by_hand["status"], "completed", "{by_hand}");
+}
+
+const PAUSED_OVER_BUDGET: &str = r#"
+budget: {timezone: ZONE}
+agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1,\"cost_usd\":0.5}}'; exit 1"]
+    budget: {per_day_usd: 0.9}
+    breaker: {failures: 1, pause: 1m}
+    schedules: {c: {type: cron, cron: '* * * * * *', prompt: Go.}}
+"#;
+
+/// A schedule that is paused, and whose budget is used up for longer than the pause, tries again when the budget is
+/// renewed.
+#[test]
+fn paused_schedule_over_budget_names_the_later_time() {
+    let scene = Scene::with(&PAUSED_OVER_BUDGET.replace("ZONE", zone()));
+    scene.start();
+    let view = wait_until("the pause", || {
+        let view = scene.json(&["schedule", "show", "a/c"]);
+        (view["status"] == "paused").then_some(view)
+    });
+    let note = view["skip_note"].as_str().unwrap();
+    assert!(note.contains("; its pause ends at ") && note.contains("daily budget of $0.90"), "{note}");
+}

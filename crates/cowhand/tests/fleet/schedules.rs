@@ -83,7 +83,7 @@ fn why_gives_reason_for_each_idle_schedule() {
   - name: a
     runtime: command
     command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
-    chat: {slack: {everyone: true, bot_token_env: NO_TOKEN}}
+    chat: {slack: {users: [U1], bot_token_env: NO_TOKEN}}
     schedules:
       often: {type: interval, interval: 1h}
       yearly: {type: cron, cron: '0 0 1 1 *', timezone: UTC}

@@ -1,10 +1,10 @@
 //! Sessions that continue, and that are forked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use cowhand::redact::Redactor;
 use cowhand::run::attempt::Attempt;
-use cowhand::run::launch::Launch;
+use cowhand::run::launch::{FleetVariables, Launch};
 use cowhand::run::runtime::{Finish, SessionChoice};
 use cowhand::run::supervision::AttemptState;
 use cowhand::run::tail::{TailFiles, Tailer};
@@ -61,14 +61,15 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
     };
     let job = Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, Timestamp::UNIX_EPOCH);
     let attempt = Attempt::new(&scene.root, job.id(), 1);
-    let environment: Vec<(String, String)> = scene
+    let environment: HashMap<String, String> = scene
         .command(&[])
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value?.to_str()?.to_owned())))
         .collect();
     let session = SessionChoice::Resume(session.to_owned());
-    let own = environment.into_iter();
-    let launch = Launch::of(&agent, &job, &session, own, &HashMap::new(), &attempt.private()).unwrap();
+    let dotenv = HashMap::new();
+    let variables = FleetVariables { own: environment, dotenv: &dotenv, of_chats: BTreeSet::new() };
+    let launch = Launch::of(&agent, &job, &session, &variables, &attempt.private()).unwrap();
     attempt.write_private(&launch.files).unwrap();
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let mut keeper = attempt.launch(program, &launch.start, prompt, &launch.environment).unwrap();

@@ -217,7 +217,8 @@ async fn trust_applies_to_lists_and_chats() {
     let agent = with_schedule(home.idle_agent("a"), "list", &list, "{{title}}");
     let agent = trusting(agent, "http://127.0.0.1:1", json!({"min_permission": "write"}));
     let agent = with_schedule(agent, "chat", r#"{"type":"chat"}"#, "{{body}}");
-    let agent = trusting(agent, &fake.url, json!({"allow_authors": ["ann"], "min_permission": "read"}));
+    let trust = json!({"allow_authors": ["slack:ann", "eve"], "min_permission": "read"});
+    let agent = trusting(agent, &fake.url, trust);
     let fleet = home.start(vec![agent], Registry::default()).await;
     assert_eq!(settled(&fleet, "list", ":1").await.outcome, FiringOutcome::Ran);
     let row = settled(&fleet, "list", ":2").await;
@@ -231,7 +232,7 @@ async fn trust_applies_to_lists_and_chats() {
         (
             "eve",
             Some(
-                "eve is not among `allow_authors`, and there is no repository in which to check a permission",
+                "slack:eve is not among `allow_authors`, and there is no repository in which to check a permission",
             ),
         ),
     ] {

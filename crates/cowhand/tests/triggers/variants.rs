@@ -131,7 +131,7 @@ async fn each_trigger_type_fires_from_yaml() {
     let agent = json!({
         "name": "a", "runtime": "command", "command": ["cat"], "instances": {"max_concurrent": 3}, "schedules": schedules,
         // The variable is not set, so that the fleet does not connect to Discord.
-        "chat": {"discord": {"bot_token_env": "NO_TOKEN_OF_TEST", "everyone": true}},
+        "chat": {"discord": {"bot_token_env": "NO_TOKEN_OF_TEST", "users": ["1"]}},
     });
     let config = watched.home.path().join("cowhand.yaml");
     std::fs::write(&config, json!({"agents": [agent]}).to_string()).unwrap();

@@ -46,7 +46,7 @@ async fn invalid_files_are_reported_and_do_not_hide_items() {
         .map(|skipped| format!("{} {}", skipped.file.file_name().unwrap().display(), skipped.reason))
         .collect();
     insta::assert_snapshot!(seen.join("\n"), @r"
-    a..b.md has a name that is not a valid id; use letters, digits, '.', '_' and '-'
+    a..b.md has a name that is not a valid id; a name begins with a letter or a digit, contains only letters, digits, '.', '_' and '-', and no '..', and is short enough for an id of 200 bytes
     bomb.md has front matter that cannot be read: line 16: the aliases of this file add more than 200000 values
     dangling.md is a symbolic link, which is not followed
     flow.md has front matter in which `claimed_by` cannot be changed safely; write one key on each line
@@ -58,7 +58,7 @@ async fn invalid_files_are_reported_and_do_not_hide_items() {
     pipe.md is not a plain file
     twice.md has front matter that cannot be read: line 3: `status` is given twice; the first is on line 2
     twin.md is a symbolic link, which is not followed
-    two words.md has a name that is not a valid id; use letters, digits, '.', '_' and '-'
+    two words.md has a name that is not a valid id; a name begins with a letter or a digit, contains only letters, digits, '.', '_' and '-', and no '..', and is short enough for an id of 200 bytes
     when.md has `created: tomorrow`, which is not a time; write it as 2026-01-31 or 2026-01-31T09:00:00Z
     ");
     for stem in

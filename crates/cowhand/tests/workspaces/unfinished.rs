@@ -118,6 +118,27 @@ fn workspace_without_repository_ends_when_its_folder_is_deleted() {
     }
 }
 
+/// The repository is away while the folder of a workspace is removed, and comes back later.
+#[test]
+fn branch_and_record_are_removed_after_the_repository_is_back() {
+    let scene =
+        Scene::started("touch $SCENE/ready; while [ ! -e $SCENE/go ]; do sleep 0.05; done", &json!({}));
+    let id = scene.working();
+    let away = scene.root.join("away");
+    fs::rename(scene.repository(), &away).unwrap();
+    fs::remove_dir_all(scene.root.join(".cowhand/workspaces").join(&id)).unwrap();
+    scene.let_agent_end();
+    assert_eq!(scene.finished(&id)["status"], "completed");
+    wait_until("the workspace to be removed", || {
+        (scene.job(&id)["workspace"]["state"] == "branch").then_some(())
+    });
+    fs::rename(&away, scene.repository()).unwrap();
+    assert_eq!((scene.worktrees(), scene.branches().len()), (2, 1));
+    scene.restart();
+    scene.assert_clean();
+    wait_until("the daemon to forget it", || scene.job(&id)["workspace"].is_null().then_some(()));
+}
+
 #[test]
 fn commits_of_detached_head_stay_when_worktree_is_removed() {
     let commit = "git checkout --quiet --detach; echo x > made; git add made; git commit -qm detached";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cowhand_chat::{ChatError, Connector, Post};
-use cowhand_core::chat::attachment::AttachedFile;
+use cowhand_core::chat::attachment::{AttachedFile, MissingReason};
 use cowhand_core::chat::markdown::post_limit;
 use cowhand_core::chat::settings::AttachmentRules;
 use cowhand_core::chat::split::shorten;
@@ -16,13 +16,14 @@ use tracing::{info, warn};
 use super::AttemptTask;
 use super::start_error::{CannotStart, StartError};
 use super::stoppable::Stoppable;
-use crate::chat_bots::{Download, bots_of, post_key, wait_after};
+use crate::chat_bots::{Download, bots_of, missing_reason, post_key, wait_after};
 use crate::secrets::redactor_over;
 use cowhand_run::attempt::SavedFolder;
 use cowhand_store::ChatAnswer;
-use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::beneath::NotOpened;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
+use cowhand_system::work_dir::WorkDirPath;
 
 /// Time limit for the download of one file, with all tries.
 const DOWNLOAD_TIME: Duration = Duration::from_mins(5);
@@ -32,7 +33,7 @@ const TELL_TIME: Duration = Duration::from_secs(30);
 /// Name and content of the file that keeps the saved files out of commits.
 const IGNORE_FILE: (&str, &[u8]) = (".gitignore", b"*\n");
 
-/// Reason why a file was not saved. The message is for the agent and the sender.
+/// Reason why a file was not saved. The message is for the log and the sender; it can contain text of the platform.
 #[derive(Debug, thiserror::Error)]
 enum NotSaved {
     #[error("the agent takes no files any more")]
@@ -42,7 +43,27 @@ enum NotSaved {
     #[error(transparent)]
     Download(#[from] ChatError),
     #[error("it cannot be saved in the working directory: {0}")]
-    NotWritten(#[from] NotOpened),
+    NotWritten(String),
+}
+
+impl NotSaved {
+    /// Returns the reason for the agent.
+    const fn reason(&self) -> MissingReason {
+        match self {
+            Self::NotTaken => MissingReason::NotTaken,
+            Self::NoBot(_) => MissingReason::NoBot,
+            Self::Download(error) => missing_reason(error),
+            Self::NotWritten(_) => MissingReason::NotSaved,
+        }
+    }
+}
+
+/// A file that the agent does not get.
+struct MissingFile<'a> {
+    file: &'a AttachedFile,
+    reason: MissingReason,
+    /// What the sender is told, without secrets.
+    details: String,
 }
 
 impl AttemptTask {
@@ -61,22 +82,24 @@ impl AttemptTask {
         let files: Vec<_> =
             answer.origin.details.attachments.iter().filter(|file| file.path.is_some()).collect();
         let Some(folder) = files.first().and_then(|file| folder_of(file)) else { return Ok(String::new()) };
-        let saved = SavedFolder { directory: directory.to_owned(), below: folder };
         let loaded = self.engine.loaded();
+        let saved = self.saved_folder(directory, folder).await;
         let platform = answer.origin.platform;
         let chat = loaded.roster.agent(self.job.agent()).and_then(|agent| agent.chat.as_ref()?.on(platform));
         let rules = chat.and_then(|chat| chat.attachments.as_ref());
-        if rules.is_none_or(|rules| rules.removed_after_job) {
-            self.attempt().record_saved_folder(&saved).map_err(CannotStart::PrivateFiles)?;
+        if let Ok(saved) = &saved
+            && rules.is_none_or(|rules| rules.removed_after_job)
+        {
+            self.attempt().record_saved_folder(saved).map_err(CannotStart::PrivateFiles)?;
         }
         let connector = self.connector_of(&answer);
         let mut missing = Vec::new();
         for file in files {
             let result = stoppable.unless_stopped(save(&saved, file, &answer, rules, &connector)).await?;
             if let Err(error) = result {
-                let reason = redactor_over(&loaded, None).redact(&error.to_string()).into_owned();
-                info!(job = %self.job.id(), "a file of its chat message is missing: {reason}");
-                missing.push((file, reason));
+                let details = redactor_over(&loaded, None).redact(&error.to_string()).into_owned();
+                info!(job = %self.job.id(), "a file of its chat message is missing: {details}");
+                missing.push(MissingFile { file, reason: error.reason(), details });
             }
         }
         fault::point("chat_files_saved");
@@ -90,6 +113,19 @@ impl AttemptTask {
             }
         }
         Ok(note(&missing))
+    }
+
+    /// Returns the folder of the files, with the real path of the working directory, or the reason why the working
+    /// directory cannot be used.
+    async fn saved_folder(&self, directory: &Path, below: PathBuf) -> Result<SavedFolder, String> {
+        let (directory, workspaces) = (directory.to_owned(), self.engine.home.state.workspaces());
+        let loaded = self.engine.loaded();
+        let opened = run_blocking(move || {
+            let writable = &loaded.writable;
+            let path = WorkDirPath { directory: &directory, workspaces: &workspaces, writable };
+            Ok(SavedFolder { directory: path.open()?.path()?, below })
+        });
+        opened.await.map_err(|error: NotOpened| error.to_string())
     }
 
     /// Returns the connector through which the message arrived, or the reason why there is none.
@@ -111,12 +147,13 @@ fn folder_of(file: &AttachedFile) -> Option<PathBuf> {
 
 /// Downloads a file and saves it at its path.
 async fn save(
-    saved: &SavedFolder,
+    saved: &Result<SavedFolder, String>,
     file: &AttachedFile,
     answer: &ChatAnswer,
     rules: Option<&AttachmentRules>,
     connector: &Result<std::sync::Arc<dyn Connector>, String>,
 ) -> Result<(), NotSaved> {
+    let saved = saved.clone().map_err(NotSaved::NotWritten)?;
     let max_bytes = rules.ok_or(NotSaved::NotTaken)?.max_file_bytes;
     let connector = connector.as_ref().map_err(|reason| NotSaved::NoBot(reason.clone()))?;
     let origin = &answer.origin;
@@ -124,14 +161,15 @@ async fn save(
     let download = Download { place, message, attachment, max_bytes, patience: DOWNLOAD_TIME };
     let content = download.run(&**connector).await?;
     let name = file.path.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
-    let (saved, name) = (saved.clone(), name.unwrap_or_default().to_owned());
-    Ok(run_blocking(move || write(&saved, &name, &content)).await?)
+    let name = name.unwrap_or_default().to_owned();
+    let written = run_blocking(move || write(&saved, &name, &content)).await;
+    written.map_err(|error| NotSaved::NotWritten(error.to_string()))
 }
 
 /// Writes a file. Returns an error if a link is on the path, because an agent may have put links into the working
 /// directory.
 fn write(saved: &SavedFolder, name: &str, content: &[u8]) -> Result<(), NotOpened> {
-    let folder = Root::open(&saved.directory)?.make_directories(&saved.below)?;
+    let folder = saved.open_directory()?.make_directories(&saved.below)?;
     for (name, content) in [IGNORE_FILE, (name, content)] {
         // A file that an earlier attempt has left is replaced.
         folder.remove_all(name)?;
@@ -144,11 +182,11 @@ fn write(saved: &SavedFolder, name: &str, content: &[u8]) -> Result<(), NotOpene
 async fn tell_sender(
     connector: &dyn Connector,
     answer: &ChatAnswer,
-    missing: &[(&AttachedFile, String)],
+    missing: &[MissingFile<'_>],
 ) -> Result<(), ChatError> {
     let origin = &answer.origin;
-    let sentence = |(file, reason): &(&AttachedFile, String)| {
-        texts::attachment_failed(&file.attachment, reason, origin.platform)
+    let sentence = |missing: &MissingFile<'_>| {
+        texts::attachment_failed(&missing.file.attachment, &missing.details, origin.platform)
     };
     let text: Vec<String> = missing.iter().map(sentence).collect();
     let post = Post {
@@ -178,11 +216,11 @@ async fn tell_sender(
     })
 }
 
-/// Returns the note for the agent. It contains no text that the sender chose: the paths contain only safe names, and
-/// the reasons come from cowhand or the platform.
-fn note(missing: &[(&AttachedFile, String)]) -> String {
-    let line = |(file, reason): &(&AttachedFile, String)| {
-        format!("- {}: {reason}\n", file.path.as_deref().unwrap_or_default())
+/// Returns the note for the agent. The note stands outside of the delimited text of the message. Therefore it contains
+/// no text from outside: the paths are plain, and the reasons are cowhand's own.
+fn note(missing: &[MissingFile<'_>]) -> String {
+    let line = |missing: &MissingFile<'_>| {
+        format!("- {}: {}\n", missing.file.path.as_deref().unwrap_or_default(), missing.reason)
     };
     let lines: Vec<String> = missing.iter().map(line).collect();
     format!("\n\nThese files of the message are missing:\n{}", lines.concat())

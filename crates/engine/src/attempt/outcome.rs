@@ -20,6 +20,7 @@ use cowhand_run::ending::Ending;
 use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
 use cowhand_run::tail::Tailer;
+use cowhand_system::work_dir::WorkDirPath;
 
 /// Time in which a disk has to report its free space. A disk that does not answer in time, such as a network disk whose
 /// server is away, does not count as full.
@@ -119,13 +120,16 @@ impl AttemptTask {
         }
         let work_dir = attempt.start().ok().map(|start| start.directory);
         let work_dir = work_dir.unwrap_or_else(|| rules.agent.directory.clone());
-        let locations = metadata::MetadataLocations {
+        let (workspaces, loaded) = (self.engine.home.state.workspaces(), self.engine.loaded());
+        let location = metadata::MetadataLocation {
             file: &rules.agent.metadata_file,
-            directory: &work_dir,
-            workspaces: &self.engine.home.state.workspaces(),
-            writable: &self.engine.loaded().writable,
+            work_dir: WorkDirPath {
+                directory: &work_dir,
+                workspaces: &workspaces,
+                writable: &loaded.writable,
+            },
         };
-        let mut metadata = metadata::read(&locations, self.job.id())?;
+        let mut metadata = metadata::read(&location, self.job.id())?;
         self.redactor(rules).redact_value(&mut metadata);
         Some(metadata)
     }

@@ -13,7 +13,7 @@ use super::start_error::{CannotStart, StartError};
 use super::stoppable::Stoppable;
 use super::workspaces::{self, WorkDir};
 use cowhand_run::attempt::{Attempt, BeforeOutput};
-use cowhand_run::launch::{self, Launch};
+use cowhand_run::launch::{FleetVariables, Launch};
 use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::SessionChoice;
 use cowhand_run::workspace::{Setup, SetupFailure, set_up};
@@ -86,11 +86,11 @@ impl AttemptTask {
 
     /// Builds the command line and the environment of the agent's program, with the job channel.
     fn with_channel(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, CannotStart> {
-        let inherited = launch::own_environment();
         let loaded = self.engine.loaded();
+        let variables = FleetVariables::of(&loaded.roster, &loaded.variables);
         let agent = self.with_job_channel(agent)?;
         let private = self.attempt().private();
-        let mut launch = Launch::of(&agent, &self.job, session, inherited, &loaded.variables, &private)?;
+        let mut launch = Launch::of(&agent, &self.job, session, &variables, &private)?;
         launch.environment.extend(self.channel_env()?);
         Ok(launch)
     }

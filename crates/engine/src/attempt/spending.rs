@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::AttemptTask;
 use super::rules::Rules;
+use crate::job_limits::limits_of_job;
 use cowhand_run::tail::Tailer;
 use cowhand_store::UsageRecorded;
 
@@ -43,7 +44,10 @@ impl AttemptTask {
             } else if let Some(usage) = usage {
                 match self.store_usage(usage.clone()).await {
                     Ok(breach) => {
-                        let breach = breach.map(Breach::Over).or_else(|| self.unpriced(&usage));
+                        let breach = match breach {
+                            Some(over) => Some(Breach::Over(over)),
+                            None => self.unpriced(&usage).await,
+                        };
                         reported.breach = breach.map(|breach| (breach, Instant::now()));
                         (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
@@ -70,11 +74,14 @@ impl AttemptTask {
 
     /// Returns a breach if dollars are limited and the used tokens have no price. Returns `None` for agents that report
     /// no tokens while they run.
-    fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
+    async fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
         let reports_tokens =
             matches!(self.usage_reporting()?, UsageReporting::Continuous | UsageReporting::TokensContinuous);
-        let has_dollar_limit = self.limits().is_some_and(|limits| limits.is_in_dollars());
-        (reports_tokens && has_dollar_limit && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
+        if !reports_tokens || budget::unpriced(usage).is_none() {
+            return None;
+        }
+        let limits = self.limits_with_person().await.unwrap_or_else(|_| self.limits());
+        limits.is_some_and(|limits| limits.is_in_dollars()).then_some(Breach::Unpriced)
     }
 
     /// Returns when the running program reports its usage.
@@ -93,7 +100,8 @@ impl AttemptTask {
 
     async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
-        Ok(match self.engine.store.record_usage(id, self.epoch, usage, self.limits()).await? {
+        let limits = self.limits_with_person().await?;
+        Ok(match self.engine.store.record_usage(id, self.epoch, usage, limits).await? {
             UsageRecorded::Recorded(over) => over,
             UsageRecorded::Fenced => None,
         })
@@ -104,10 +112,16 @@ impl AttemptTask {
         SpendLimits::of(&self.engine.loaded().roster, &self.current_agent(), self.now())
     }
 
+    /// Returns the budgets that apply, with that of the person whose message caused the job.
+    async fn limits_with_person(&self) -> Result<Option<SpendLimits>, cowhand_store::StoreError> {
+        let (engine, agent) = (&self.engine, self.current_agent());
+        limits_of_job(&engine.store, &engine.loaded().roster, &agent, self.job.id(), self.now()).await
+    }
+
     /// Returns the allowance of the attempt for the agent's program: the dollars that its budgets leave now. Returns
     /// `None` if no budget in dollars applies.
     pub(super) async fn allowance(&self) -> Option<Budget> {
-        let limits = self.limits()?;
+        let limits = self.limits_and_spending().await?;
         let loaded = self.engine.loaded();
         let ledger = match self.engine.store.spending(&loaded.roster, self.now()).await {
             Ok(ledger) => ledger,
@@ -124,6 +138,22 @@ impl AttemptTask {
         #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
         let per_job_usd = Some(microdollars as f64 / 1e6);
         Some(Budget { per_job_usd, ..Budget::default() })
+    }
+
+    /// Returns the budgets that apply, with the spending of the person whose message caused the job.
+    async fn limits_and_spending(&self) -> Option<SpendLimits> {
+        let read = async {
+            Ok::<_, cowhand_store::StoreError>(match self.limits_with_person().await? {
+                Some(limits) => {
+                    Some(self.engine.store.spending_of_person(self.job.agent().clone(), limits).await?)
+                }
+                None => None,
+            })
+        };
+        read.await.unwrap_or_else(|error| {
+            warn!(job = %self.job.id(), "cannot read the spending of the sender of the message: {error}");
+            self.limits()
+        })
     }
 
     fn spent_before(&self) -> Amount {

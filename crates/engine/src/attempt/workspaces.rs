@@ -219,7 +219,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
     let mut kept: HashMap<AgentName, Vec<StoredWorkspace>> = HashMap::new();
     for stored in stored.into_iter().filter(|stored| !stored.is_live()) {
         match stored.state {
-            WorkspaceState::Branch => forget_removed_branch(&engine, stored.workspace).await,
+            WorkspaceState::Branch => forget_removed_branch(&engine, stored).await,
             WorkspaceState::Kept { .. } if stored.job_status.is_none() || is_gone(&stored) => {
                 remove(&engine, &stored).await;
             }
@@ -406,13 +406,18 @@ pub(crate) async fn remove_workspaces_of(engine: Arc<Engine>, jobs: Vec<JobId>) 
     }
 }
 
-async fn forget_removed_branch(engine: &Arc<Engine>, workspace: Workspace) {
+async fn forget_removed_branch(engine: &Arc<Engine>, stored: StoredWorkspace) {
+    let (workspace, is_pruned) = (stored.workspace, stored.job_status.is_none());
     let is_removed = {
         let (workspace, minder) = (workspace.clone(), engine.git_minder());
         run_git(move || workspace::remove_branch_if_stored(&workspace, Some(&minder))).await
     };
     let result = match is_removed {
         Ok(true) => engine.store.forget_workspace(&workspace).await,
+        // Nobody waits for the repository of a job that is removed.
+        Ok(false) if is_pruned && is_missing(&workspace.repository) => {
+            engine.store.forget_workspace(&workspace).await
+        }
         Ok(false) => return,
         Err(why) => return warn!(job = %workspace.job, "cannot check its branch: {why}"),
     };

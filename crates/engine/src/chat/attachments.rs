@@ -15,7 +15,7 @@ use tracing::info;
 use super::accepted::AcceptedMessage;
 use super::conversation::answer_place;
 use super::posts::{ChatReply, post_key};
-use crate::chat_bots::Download;
+use crate::chat_bots::{Download, missing_reason};
 
 /// Time limit for the download of a text file. The later messages of the channel wait meanwhile.
 const TEXT_DOWNLOAD_TIME: Duration = Duration::from_secs(30);
@@ -89,7 +89,7 @@ impl AcceptedMessage<'_> {
                 let reason = redactor.redact(&error.to_string()).into_owned();
                 info!(bot = self.bot.key, "cannot download a text file of a chat message: {reason}");
                 let notice = texts::attachment_failed(file, &reason, self.bot.platform);
-                (describe_missing(file, &reason), Some(notice))
+                (describe_missing(file, missing_reason(&error)), Some(notice))
             }
         };
         (AttachedFile { attachment: file.clone(), description, path: None }, notice)

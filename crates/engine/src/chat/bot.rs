@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use super::ChatContext;
+use super::changes::{MessageChange, MessageChanges};
 use super::command_answers::{CommandAnswers, post_command_answers};
 use super::command_limits::CommandLimits;
 use super::handling::MessagesInHandling;
@@ -138,12 +139,12 @@ async fn connect(
     mut renewed_at: Instant,
     stop: &mut watch::Receiver<bool>,
 ) -> Duration {
-    bot.missed.begin_connection(context.now());
+    bot.missed.begin_connection();
     bot.answers.clear();
     let (events_sender, events) = mpsc::channel(EVENT_QUEUE);
     let mut tasks = JoinSet::new();
     tasks.spawn(record_states(Arc::clone(context), Arc::clone(bot)));
-    tasks.spawn(intake::handle_messages(Arc::clone(context), Arc::clone(bot)));
+    tasks.spawn(keep_handling(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(post_command_answers(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(receive(Arc::clone(context), Arc::clone(bot), events));
     let mut connection = std::pin::pin!(bot.connector.run(events_sender));
@@ -172,10 +173,17 @@ async fn connect(
     }
 }
 
+/// Handles the stored messages until the connection ends.
+async fn keep_handling(context: Arc<ChatContext>, bot: Arc<Bot>) {
+    let handle = || intake::handle_messages(Arc::clone(&context), Arc::clone(&bot));
+    panic::restart_on_panic("the task that handles chat messages", handle).await;
+}
+
 /// Renews the lease, and records up to which time all messages are received. Returns false if another node has the
 /// lease.
 async fn renew(context: &ChatContext, bot: &Bot, renewed_at: &mut Instant) -> bool {
-    let (asked_at, now) = (Instant::now(), context.now());
+    let (asked_at, now) = (Instant::now(), bot.connector.now());
+    let no_answer = "the store does not answer";
     match timeout_at(*renewed_at + CONNECTED_WITHOUT_RENEWAL, context.hold(bot)).await {
         Ok(Ok(true)) => *renewed_at = asked_at,
         Ok(Ok(false)) => {
@@ -183,15 +191,19 @@ async fn renew(context: &ChatContext, bot: &Bot, renewed_at: &mut Instant) -> bo
             return false;
         }
         Ok(Err(error)) => warn!(bot = bot.key, "cannot renew the lease of a chat bot: {error}"),
-        Err(_) => warn!(bot = bot.key, "cannot renew the lease of a chat bot: the store does not answer"),
+        Err(_) => warn!(bot = bot.key, "cannot renew the lease of a chat bot: {no_answer}"),
     }
     if !ChatContext::is_connected(bot) {
         bot.missed.set_incomplete();
     }
-    if let Some(inbox) = bot.inbox().filter(|_| bot.missed.is_complete())
-        && let Err(error) = missed::record_received(context, bot, inbox, now).await
-    {
-        warn!(bot = bot.key, "cannot record up to when chat messages are received: {error}");
+    if let Some(inbox) = bot.inbox().filter(|_| bot.missed.is_complete()) {
+        let recording = missed::record_received(context, bot, inbox, now);
+        let reason = match timeout_at(*renewed_at + CONNECTED_WITHOUT_RENEWAL, recording).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => no_answer.to_owned(),
+        };
+        warn!(bot = bot.key, "cannot record the time up to which chat messages are received: {reason}");
     }
     true
 }
@@ -213,9 +225,10 @@ async fn record_states(context: Arc<ChatContext>, bot: Arc<Bot>) {
 }
 
 /// Receives events one after the other, until the connection ends. Commands and buttons are answered in tasks of their
-/// own.
+/// own, and edits and deletions are applied in such tasks.
 async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Receiver<ReceivedEvent>) {
     let (mut answering, mut reading) = (JoinSet::new(), JoinSet::new());
+    let mut changes = MessageChanges::default();
     while let Some(ReceivedEvent { event, reply }) = events.recv().await {
         while let Some(ended) = answering.try_join_next() {
             panic::log_panic("the answer to a command", ended);
@@ -236,14 +249,17 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
                 bot.received.notify_one();
                 true
             }
-            ChatEvent::Message(message) => receive_message(&context, &bot, message).await,
+            ChatEvent::Message(message) => {
+                let _taken = bot.missed.take_message();
+                receive_message(&context, &bot, message).await
+            }
             ChatEvent::Edited(message) => {
-                retried(|| intake::edited(&context, &bot, &message)).await;
-                true
+                changes.begin(&context, &bot, MessageChange::Edited(message), reply).await;
+                continue;
             }
             ChatEvent::Deleted { message } => {
-                retried(|| intake::deleted(&context, &bot, &message)).await;
-                true
+                changes.begin(&context, &bot, MessageChange::Deleted { message }, reply).await;
+                continue;
             }
             ChatEvent::Command(call) => {
                 let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
@@ -294,7 +310,9 @@ pub(super) async fn receive_message(context: &ChatContext, bot: &Bot, message: C
 
 /// Repeats a call until it succeeds, so that no event is lost while the store is not available. The connection receives
 /// no further event meanwhile.
-async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>>(mut call: impl FnMut() -> F) -> T {
+pub(super) async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>>(
+    mut call: impl FnMut() -> F,
+) -> T {
     let mut failures = 0;
     loop {
         match call().await {

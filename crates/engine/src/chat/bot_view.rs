@@ -1,9 +1,10 @@
 //! The bots of a fleet with the states of their connections, as users see them.
 
 use cowhand_core::chat::ChatPlatform;
+use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::duration;
 use cowhand_core::id::AgentName;
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ pub struct ChatBotView {
     /// What a person has to do about `problem`; absent if cowhand tries again by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// Node that connects the bot.
+    /// Node that has the lease of the bot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Time of the last change of `status` or `problem`.
@@ -66,20 +67,23 @@ pub async fn chat_bots(
     this_node: Option<&str>,
     now: Timestamp,
 ) -> Result<Vec<ChatBotView>, StoreError> {
+    let of_agent = |agent: &Agent| agent.chat.clone().into_iter().flat_map(|chat| chat.platforms);
+    let used: Vec<String> = roster.agents.iter().flat_map(of_agent).map(|chat| chat.bot_key()).collect();
+    if used.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut records, counts) = (store.chat_bots().await?, store.chat_counts().await?);
+    records.retain(|record| used.contains(&record.bot));
     let mut views: Vec<ChatBotView> = Vec::new();
     for agent in &roster.agents {
-        for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
-            let bot = chat.bot_key();
+        for chat in of_agent(agent) {
+            let bot = bot_of(&records, &agent.name, &chat);
             match views.iter_mut().find(|view| view.bot == bot) {
                 Some(view) => view.agents.push(agent.name.clone()),
                 None => views.push(ChatBotView::new(bot, chat.platform, agent.name.clone(), is_alone)),
             }
         }
     }
-    if views.is_empty() {
-        return Ok(views);
-    }
-    let (mut records, counts) = (store.chat_bots().await?, store.chat_counts().await?);
     Ok(views
         .into_iter()
         .map(|view| {
@@ -90,6 +94,16 @@ pub async fn chat_bots(
             view.with_record(record.filter(|record| !is_left_over(record)), is_alone, now)
         })
         .collect())
+}
+
+/// Returns the key of the bot that an agent uses. A daemon has recorded it, because only its environment shows whether two
+/// variables contain the same token.
+fn bot_of(records: &[ChatBotRecord], agent: &AgentName, chat: &PlatformChat) -> String {
+    let own = chat.bot_key();
+    let is_of_agent =
+        |record: &&ChatBotRecord| record.platform == chat.platform && record.agents.contains(agent);
+    let recorded = records.iter().filter(is_of_agent).max_by_key(|record| (record.until, record.bot == own));
+    recorded.map_or(own, |record| record.bot.clone())
 }
 
 impl ChatBotView {
@@ -125,7 +139,7 @@ impl ChatBotView {
         if state == ChatBotState::Stopped || (is_alone && !is_held) {
             return self;
         }
-        let lost = || Some(format!("node {node} was connected and no longer responds"));
+        let lost = || Some(format!("node {node} was connected, and does not renew its lease any more"));
         let (status, account, problem) = match state {
             ChatBotState::Connected { account } if is_held => (ChatBotStatus::Connected, Some(account), None),
             ChatBotState::Connected { .. } => (ChatBotStatus::Connecting, None, lost()),
@@ -216,8 +230,8 @@ mod tests {
         let refused = || ChatBotState::Refused { reason: "bad token".into() };
         let lost = || ChatBotState::Connecting { problem: Some("no answer".into()) };
         let refusal = format!("was refused 1m ago: bad token; {REFUSED_ADVICE}");
-        let gone = "is not connected, and cowhand tries again; the last try failed 1m ago: node n1 was connected and no \
-                    longer responds";
+        let gone = "is not connected, and cowhand tries again; the last try failed 1m ago: node n1 was connected, \
+                    and does not renew its lease any more";
         let failed = "is not connected, and cowhand tries again; the last try failed 1m ago: no answer";
         let stopped = "is not connected, because no daemon runs";
         for (record, is_alone, expected) in [

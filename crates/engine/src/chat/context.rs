@@ -9,32 +9,44 @@ use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::JobStatus;
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use super::bot::{BOT_LEASE, Bot};
+use super::other_nodes::HeldConditions;
 use super::refusal::PostedRefusals;
 use crate::chat_bots::{BotSettings, bots_of};
 use crate::fleet::{Fleet, FleetError};
 use crate::loaded::Loaded;
 use cowhand_store::{ChatAnswer, ChatBotState, FiringJobRow, Store, StoreError, audit};
 
-/// Default age up to which missed messages are read.
+/// Default age up to which missed messages fire a schedule.
 const DEFAULT_LATENESS: SignedDuration = SignedDuration::from_hours(24);
+
+/// Returns the age up to which a missed message fires a schedule.
+pub(super) fn max_lateness(schedule: &Schedule) -> SignedDuration {
+    schedule.timing.max_lateness.map_or(DEFAULT_LATENESS, Interval::duration)
+}
 
 #[derive(Debug)]
 pub(super) struct ChatContext {
     pub(super) fleet: Arc<Fleet>,
     pub(super) refusals: PostedRefusals,
+    pub(super) held: HeldConditions,
     bots: RwLock<Vec<Arc<Bot>>>,
 }
 
 impl ChatContext {
     pub(super) fn new(fleet: Arc<Fleet>) -> Self {
-        Self { fleet, refusals: PostedRefusals::default(), bots: RwLock::default() }
+        Self {
+            fleet,
+            refusals: PostedRefusals::default(),
+            held: HeldConditions::default(),
+            bots: RwLock::default(),
+        }
     }
 
     pub(super) fn store(&self) -> &Store {
@@ -100,14 +112,12 @@ impl ChatContext {
     }
 
     /// Returns the age up to which missed messages of a bot are read after a downtime: the longest `max_lateness` of the
-    /// chat schedules of its agents, or a day.
+    /// chat schedules of its agents.
     pub(super) fn max_lateness(&self, bot: &Bot) -> SignedDuration {
         let agents = self.agents_of(bot);
         let schedules = agents.iter().flat_map(|(agent, _)| &agent.schedules);
         let of_chat = schedules.filter(|schedule| matches!(schedule.trigger, TriggerConfig::Chat { .. }));
-        let lateness =
-            of_chat.filter_map(|schedule| schedule.timing.max_lateness.map(Interval::duration)).max();
-        lateness.unwrap_or(DEFAULT_LATENESS)
+        of_chat.map(max_lateness).max().unwrap_or(DEFAULT_LATENESS)
     }
 
     /// Cancels the firing or the pending job of an answer. Returns false if the job has started, or there is none.

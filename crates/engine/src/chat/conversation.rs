@@ -93,6 +93,7 @@ mod tests {
                 name: "jo".into(),
                 roles: Vec::new(),
                 is_bot: false,
+                bot_id: None,
                 is_self: false,
             },
             text: String::new(),

@@ -11,7 +11,7 @@ use cowhand_core::backoff::Backoff;
 use cowhand_core::chat::access::{ChatReception, call_reception, reception};
 use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
-use cowhand_core::chat::{ChatMessage, ChatPlace, ChatUser};
+use cowhand_core::chat::{ChatMessage, ChatPlace, ChatUser, texts};
 use cowhand_core::delivery::Message;
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Agent;
@@ -23,12 +23,14 @@ use tracing::{info, warn};
 use super::accepted::{AcceptedMessage, delivery_of};
 use super::attachments::still_attached;
 use super::bot::Bot;
+use super::changes::MessageChange;
 use super::context::ChatContext;
 use super::conversation::Conversation;
+use super::posts::ChatReply;
 use super::refusal::Refusal;
 use super::{asks, commands};
-use crate::fleet::FleetError;
-use cowhand_store::{ReceivedChatMessage, StoreError};
+use crate::fleet::{DeliveryEdit, FleetError};
+use cowhand_store::{ChatAnswer, ReceivedChatMessage, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
@@ -92,6 +94,7 @@ pub(super) async fn handle_messages(context: Arc<ChatContext>, bot: Arc<Bot>) {
     let (mut handling, mut busy) = (JoinSet::new(), HashSet::<String>::new());
     let mut failures = 0;
     loop {
+        fault::point("chat_handling");
         let received = bot.received.notified();
         let wait = match open_channels(&context, &bot).await {
             Ok(channels) => {
@@ -168,13 +171,18 @@ async fn handle_channel(context: Arc<ChatContext>, bot: Arc<Bot>, channel: Strin
     let mut failures = 0;
     loop {
         let handled = match caught(handle_next(&context, &bot, &channel)).await {
-            Ok(Ok(is_handled)) => Ok(is_handled),
+            Ok(Ok(handled)) => Ok(handled),
             Ok(Err(error)) => Err(error.to_string()),
             Err(panicked) => Err(format!("the task {panicked}")),
         };
         match handled {
-            Ok(true) => failures = 0,
-            Ok(false) => return channel,
+            Ok(Handled::Message) => failures = 0,
+            Ok(Handled::Nothing) => return channel,
+            // The next renewal of the lease ends this connection.
+            Ok(Handled::ByOtherNode) => {
+                sleep(MESSAGE_CHECK_EVERY).await;
+                return channel;
+            }
             Err(error) => {
                 failures += 1;
                 if failures == 1 {
@@ -189,17 +197,32 @@ async fn handle_channel(context: Arc<ChatContext>, bot: Arc<Bot>, channel: Strin
     }
 }
 
-/// Handles the next message of a channel. Returns false if there is none.
-async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<bool, HandleError> {
-    let Some(inbox) = bot.inbox().filter(|_| !bot.missed.is_reading(channel)) else { return Ok(false) };
+/// Result of the handling of the next message of a channel.
+enum Handled {
+    Message,
+    /// There is no message that can be handled.
+    Nothing,
+    /// Another node has taken over the bot.
+    ByOtherNode,
+}
+
+/// Handles the next message of a channel.
+async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<Handled, HandleError> {
+    let Some(inbox) = bot.inbox().filter(|_| !bot.missed.is_reading(channel)) else {
+        return Ok(Handled::Nothing);
+    };
     let store = context.store();
-    let Some(id) = next_message(context, bot, &inbox, channel).await? else { return Ok(false) };
+    let Some(id) = next_message(context, bot, &inbox, channel).await? else {
+        return Ok(Handled::Nothing);
+    };
     // An edit or a deletion first changes the stored message, and then waits until this handling has ended. So the
     // message is read after the handling has begun.
     let _turn = bot.handling.begin(&id);
-    let Some(received) = store.open_chat_message(inbox.clone(), id.clone()).await? else { return Ok(true) };
+    let Some(received) = store.open_chat_message(inbox.clone(), id.clone()).await? else {
+        return Ok(Handled::Message);
+    };
     if !context.is_holder(bot).await? {
-        return Ok(false);
+        return Ok(Handled::ByOtherNode);
     }
     match handle(context, bot, &received).await? {
         Handling::Ended => drop(store.chat_message_handled(inbox, id).await?),
@@ -207,7 +230,7 @@ async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<
         Handling::AnswerWaits => {}
     }
     fault::point("chat_handled");
-    Ok(true)
+    Ok(Handled::Message)
 }
 
 async fn handle(
@@ -225,7 +248,7 @@ async fn handle(
         Routed::To(addressee) => addressee,
     };
     // The text of a bot can come from anybody, so it is never a command.
-    if let Some(command) = parse_message(&message.text).filter(|_| !message.author.is_bot) {
+    if let Some(command) = parse_message(&message.text, bot.platform).filter(|_| !message.author.is_bot) {
         return commands::answer_message(context, bot, received, command).await;
     }
     if !asks::reply::answer_by_reply(context, bot, received).await? {
@@ -316,22 +339,35 @@ fn without_address<'a>(agent: &AgentName, text: &'a str) -> &'a str {
     addressed.filter(is_agent).map_or(text, |(_, rest)| rest.trim_start())
 }
 
+/// Stores a change of a message that is not handled yet.
+pub(super) async fn store_change(
+    context: &ChatContext,
+    bot: &Bot,
+    change: &MessageChange,
+) -> Result<bool, StoreError> {
+    let Some(inbox) = bot.inbox() else { return Ok(false) };
+    match change {
+        MessageChange::Edited(message) => context.store().edit_chat_message(inbox, message.clone()).await,
+        MessageChange::Deleted { message } => {
+            context.store().chat_message_handled(inbox, message.clone()).await
+        }
+    }
+}
+
 /// Replaces the text of a message that was edited before its job started.
-pub(super) async fn edited(
+pub(super) async fn apply_edit(
     context: &ChatContext,
     bot: &Bot,
     message: &ChatMessage,
 ) -> Result<(), HandleError> {
-    let Some(inbox) = bot.inbox() else { return Ok(()) };
-    context.store().edit_chat_message(inbox, message.clone()).await?;
     bot.handling.until_ended(&message.id).await;
-    if parse_message(&message.text).is_some() {
+    if parse_message(&message.text, bot.platform).is_some() {
         // A command acts only when it is sent, so an edit to a command changes nothing.
         return Ok(());
     }
     let is_voice = message.attachments.iter().any(|file| file.is_voice);
     for answer in context.store().chat_answers_of_message(message.id.clone()).await? {
-        let mut origin = answer.origin;
+        let mut origin = answer.origin.clone();
         let attached = std::mem::take(&mut origin.details.attachments);
         origin.details.attachments = still_attached(attached, &message.attachments);
         if !is_voice {
@@ -339,38 +375,63 @@ pub(super) async fn edited(
         }
         let delivery = Message { text: origin.text.clone(), ..delivery_of(message, origin.details.clone()) };
         let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);
-        if unless_refused(edited.await)? {
-            context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;
-            info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
+        match unless_refused(edited.await)? {
+            Some(DeliveryEdit::Replaced) => {
+                context.store().edit_chat_answer(answer.schedule, answer.key, origin).await?;
+                info!(agent = %answer.agent, "the text of a queued chat message was replaced, because it was edited");
+            }
+            Some(DeliveryEdit::Unwanted) => withdraw(context, bot, &answer).await?,
+            Some(DeliveryEdit::TooLate) | None => {}
         }
     }
     Ok(())
 }
 
+/// Cancels the job of a message that was edited so that its schedule does not take it any more, and tells its author.
+async fn withdraw(context: &ChatContext, bot: &Bot, answer: &ChatAnswer) -> Result<(), HandleError> {
+    if unless_refused(context.cancel_waiting(answer).await)? != Some(true) {
+        return Ok(());
+    }
+    info!(agent = %answer.agent, "cancelled a queued job, because its schedule does not take the edited chat message");
+    let roster = context.fleet.roster();
+    let Some((agent, schedule)) = roster.schedule(answer.schedule) else { return Ok(()) };
+    let reply = ChatReply {
+        place: answer.origin.place.clone(),
+        reply_to: Some(answer.origin.message.clone()),
+        key: &[&answer.schedule.to_string(), answer.key.as_str(), "edited"],
+        first_tried_at: answer.created_at,
+        text: texts::edit_unwanted(&agent.name, schedule.name.as_str(), bot.platform),
+        buttons: Vec::new(),
+    };
+    context.reply(bot, reply).await;
+    Ok(())
+}
+
 /// Cancels the job of a message that was deleted before the job started.
-pub(super) async fn deleted(context: &ChatContext, bot: &Bot, message: &str) -> Result<(), HandleError> {
-    let Some(inbox) = bot.inbox() else { return Ok(()) };
-    context.store().chat_message_handled(inbox, message.to_owned()).await?;
+pub(super) async fn apply_deletion(
+    context: &ChatContext,
+    bot: &Bot,
+    message: &str,
+) -> Result<(), HandleError> {
     bot.handling.until_ended(message).await;
     for answer in context.store().chat_answers_of_message(message.to_owned()).await? {
-        if unless_refused(context.cancel_waiting(&answer).await)? {
+        if unless_refused(context.cancel_waiting(&answer).await)? == Some(true) {
             info!(agent = %answer.agent, "cancelled a queued job, because its chat message was deleted");
         }
     }
     Ok(())
 }
 
-/// Returns false if the fleet refuses a change. Returns an error that the next try may not have, for example of the
-/// store.
-fn unless_refused(changed: Result<bool, FleetError>) -> Result<bool, HandleError> {
+/// Returns none if the fleet refuses a change for good. Another error may be gone at the next try.
+fn unless_refused<T>(changed: Result<T, FleetError>) -> Result<Option<T>, HandleError> {
     match changed {
-        Ok(is_changed) => Ok(is_changed),
+        Ok(changed) => Ok(Some(changed)),
         Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
             Err(HandleError::Fleet(error))
         }
         Err(error) => {
             warn!("a queued chat message was not changed: {error}");
-            Ok(false)
+            Ok(None)
         }
     }
 }

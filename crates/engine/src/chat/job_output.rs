@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use cowhand_chat::{Button, ButtonStyle, ChatError, OutgoingFile, Post, Posted};
+use cowhand_chat::{Button, ButtonStyle, ChatError, OutgoingFile, Post};
 use cowhand_core::chat::render::{OutputRenderer, RenderedPost};
 use cowhand_core::chat::texts;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::answer::{AnswerStep, Posting};
 use super::asks::post::AskWatch;
 use super::buttons::ButtonValue;
-use super::posts::{post_key, wait_after};
+use super::posts::wait_after;
 use super::sent_files::SentFiles;
-use crate::fleet::{FleetError, OutputStream};
-use cowhand_store::StoreError;
+use crate::fleet::{FleetError, JobMessage, OutputStream};
+use cowhand_store::{AnsweredJob, StoreError};
 use cowhand_system::fault;
 
 /// Time between two checks whether the progress message has to change.
@@ -27,8 +29,10 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 /// Time between two requests that show that the bot is typing. Discord shows it for about ten seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(8);
-/// Wait before the next try of a post that the platform refused because of the token.
-const REVOKED_WAIT: Duration = Duration::from_secs(30);
+/// Number of lines that are read before they are posted.
+const LINES_AHEAD: usize = 16;
+/// Number of ticks without output after which the output of an attempt that has ended counts as read.
+const QUIET_TICKS: u32 = 6;
 
 /// The output of one job, with the part that has been posted.
 pub(super) struct OutputPosts<'a, 'b> {
@@ -45,16 +49,53 @@ pub(super) struct OutputPosts<'a, 'b> {
     shown: String,
     typed_at: Option<Instant>,
     asks: AskWatch,
+    /// Failed posts and edits of the progress message since the last one that succeeded.
+    failures: u32,
+    /// Time before which the progress message is not tried again; none if it may be tried now.
+    not_before: Option<Instant>,
+    /// True if the platform refuses the progress message, so that it is not tried again before the end.
+    is_refused: bool,
+    /// Number of ticks since the last line of output.
+    quiet_ticks: u32,
+    /// Last change of the store that was checked.
+    seen: Option<i64>,
+    /// True if the job waits for its next attempt.
+    waits: bool,
+}
+
+/// The lines of an output, read by a task of its own. Slow posts and ticks therefore do not interrupt a read. A read that
+/// is not continued could hold a connection to the store for which the posts wait.
+struct OutputLines {
+    lines: mpsc::Receiver<Result<JobMessage, FleetError>>,
+    /// The task ends when this value is dropped.
+    _reading: JoinSet<()>,
+}
+
+impl OutputLines {
+    fn of(mut output: OutputStream) -> Self {
+        let (sender, lines) = mpsc::channel(LINES_AHEAD);
+        let mut reading = JoinSet::new();
+        reading.spawn(async move {
+            while let Some(line) = output.next().await.transpose() {
+                let is_error = line.is_err();
+                // An error means that nobody reads the lines any more.
+                if sender.send(line).await.is_err() || is_error {
+                    return;
+                }
+            }
+        });
+        Self { lines, _reading: reading }
+    }
 }
 
 impl<'a, 'b> OutputPosts<'a, 'b> {
     /// Begins to post the output of a job, or continues after the last post of this node.
     pub(super) async fn begin(posting: &'a mut Posting<'b>, job: &JobId) -> Result<Self, StoreError> {
         let node = posting.context.node();
+        posting.keep_output();
         let answer = &mut posting.answer;
         if answer.progress.job.as_ref() != Some(job) || answer.node.as_ref() != Some(&node) {
-            answer.progress.begin_job(job.clone());
-            answer.node = Some(node);
+            answer.progress.begin_job(job.clone(), answer.node.as_deref(), &node);
             posting.save().await?;
         }
         posting.read_waiting_note().await?;
@@ -72,11 +113,20 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             shown,
             typed_at,
             asks,
+            failures: 0,
+            not_before: None,
+            is_refused: false,
+            quiet_ticks: 0,
+            seen: None,
+            waits: false,
         })
     }
 
-    /// Posts the output until the job has ended.
+    /// Posts the output until the job has ended, waits for its next attempt, or runs on another node.
     pub(super) async fn post(mut self) -> Result<AnswerStep, StoreError> {
+        if self.posting.must_stop {
+            return Ok(AnswerStep::Later);
+        }
         let fleet = &self.posting.context.fleet;
         let output = match fleet.output(&self.job).await {
             Ok(output) => output,
@@ -92,12 +142,12 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let Some(history) = store.history(self.job.clone()).await? else { return Ok(AnswerStep::Done) };
         let is_here = history.attempts.last().is_some_and(|last| last.node == self.posting.context.node());
         let is_live = matches!(history.job.status(), JobStatus::Pending | JobStatus::Running);
-        if is_live || !is_here || self.posting.has_no_chat {
+        if is_live || !is_here || self.posting.must_stop {
             return Ok(AnswerStep::Later);
         }
         self.posting.post_asks(&self.job).await?;
         self.post_end(&history.job).await?;
-        Ok(if self.posting.has_no_chat { AnswerStep::Later } else { AnswerStep::Done })
+        Ok(if self.posting.must_stop { AnswerStep::Later } else { AnswerStep::Done })
     }
 
     fn give_up(&self, error: &FleetError) -> AnswerStep {
@@ -105,24 +155,26 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         AnswerStep::Later
     }
 
-    async fn follow(&mut self, mut output: OutputStream) -> Result<(), FleetError> {
+    async fn follow(&mut self, output: OutputStream) -> Result<(), FleetError> {
         let (mut tick, mut line) = (interval(PROGRESS_TICK), 0);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        let mut output = OutputLines::of(output);
+        while !self.posting.must_stop {
             tokio::select! {
-                message = output.next() => match message? {
-                    Some(message) => {
-                        line = message.line;
-                        self.post_files_before(line).await?;
-                        self.asks.output_was_read();
-                        for post in self.renderer.push(&message.message) {
-                            self.post_once(post).await?;
-                        }
+                message = output.lines.recv() => {
+                    let Some(message) = message.transpose()? else { return Ok(()) };
+                    line = message.line;
+                    self.post_files_before(line).await?;
+                    self.asks.output_was_read();
+                    self.quiet_ticks = 0;
+                    for post in self.renderer.push(&message.message) {
+                        self.post_once(post).await?;
                     }
-                    None => return Ok(()),
-                },
-                () = std::future::ready(()), if self.posting.has_no_chat => return Ok(()),
+                }
                 _ = tick.tick() => {
+                    if !self.continues().await? {
+                        return Ok(());
+                    }
                     self.post_files_before(line + 1).await?;
                     self.asks.tick(self.posting, &self.job).await?;
                     self.show_progress().await?;
@@ -130,10 +182,31 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Returns whether this node continues to post: the job is on this node and does not wait for its next attempt.
+    /// Meanwhile, the next answer of the conversation may be posted.
+    async fn continues(&mut self) -> Result<bool, StoreError> {
+        self.quiet_ticks += 1;
+        let (context, answer) = (self.posting.context, &self.posting.answer);
+        let seen = context.store().committed();
+        if self.seen != Some(seen) {
+            let job = context.store().answered_job(answer.schedule, answer.key.clone()).await?;
+            let is_here = job.node().is_none_or(|node| node == context.node());
+            self.waits = matches!(job, AnsweredJob::Pending { .. });
+            self.seen = Some(seen);
+            if !is_here {
+                return Ok(false);
+            }
+        }
+        let has_posted_all = self.quiet_ticks > QUIET_TICKS;
+        Ok(self.posting.check_chat() && !(self.waits && has_posted_all))
     }
 
     /// Posts the files and texts that belong to the end of the job, and shows the end in the progress message.
     async fn post_end(&mut self, job: &Job) -> Result<(), StoreError> {
+        self.sent_files.read_again();
         self.post_files_before(u64::MAX).await?;
         let end = self.posting.answer_end(job).await?;
         for post in self.renderer.end(&end) {
@@ -145,13 +218,16 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         } else {
             texts::started(&self.posting.answer.agent, self.posting.bot.platform)
         };
+        // A late edit of the waiting note restores this text.
+        self.posting.answer.progress.note_text = Some(text.clone());
+        self.posting.save().await?;
         self.edit(&message, text, &[]).await;
         Ok(())
     }
 
     /// Makes a post of the output, unless it was made before.
     async fn post_once(&mut self, rendered: RenderedPost) -> Result<(), StoreError> {
-        if self.posting.has_no_chat {
+        if self.posting.must_stop {
             return Ok(());
         }
         let index = self.rendered;
@@ -165,6 +241,9 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let now = posting.context.now();
         let first_tried_at = *progress.tried_at.get_or_insert(now);
         posting.save().await?;
+        if posting.must_stop {
+            return Ok(());
+        }
         fault::point("chat_post_tried");
         let redactor = posting.context.fleet.redactor();
         let file = |file: cowhand_core::chat::render::RenderedFile| OutgoingFile {
@@ -182,7 +261,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             files: rendered.file.map(file).into_iter().collect(),
         };
         let posted = posting.post_until_done(&post).await;
-        if posting.has_no_chat {
+        if posting.must_stop {
             return Ok(());
         }
         if let Err(refusal) = posted {
@@ -205,7 +284,8 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
     /// Posts or edits the progress message, if it has something new to show.
     async fn show_progress(&mut self) -> Result<(), StoreError> {
         let is_recent = |at: Instant| at.elapsed() < PROGRESS_EVERY;
-        if self.edited_at.is_some_and(is_recent) {
+        let must_wait = self.not_before.is_some_and(|not_before| not_before > Instant::now());
+        if self.is_refused || must_wait || self.edited_at.is_some_and(is_recent) {
             return Ok(());
         }
         let text = if self.posting.chat.output.progress_indicator {
@@ -245,10 +325,20 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
                 posting.answer.progress.progress_message = Some(posted.id);
                 posting.save().await?;
                 self.shown = text;
+                (self.failures, self.not_before) = (0, None);
             }
-            Err(error) => debug!(bot = posting.bot.key, "cannot post a progress message: {error}"),
+            Err(error) => self.note_failure(&error),
         }
         Ok(())
+    }
+
+    /// Notes that the progress message could not be posted or edited. It is tried again after a growing wait, unless the
+    /// platform refuses it.
+    fn note_failure(&mut self, error: &ChatError) {
+        debug!(bot = self.posting.bot.key, "cannot show the progress of a job: {error}");
+        self.failures += 1;
+        self.not_before = Some(Instant::now() + wait_after(error, self.failures));
+        self.is_refused = matches!(error, ChatError::Refused { .. } | ChatError::TooLarge { .. });
     }
 
     async fn edit(&mut self, message: &str, text: String, buttons: &[Button]) {
@@ -257,8 +347,11 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let redacted = posting.context.fleet.redactor().redact(&text).into_owned();
         let place = &posting.answer.origin.place;
         match posting.bot.connector.edit(place, message, &redacted, buttons).await {
-            Ok(()) => self.shown = text,
-            Err(error) => debug!(bot = posting.bot.key, "cannot edit a progress message: {error}"),
+            Ok(()) => {
+                self.shown = text;
+                (self.failures, self.not_before) = (0, None);
+            }
+            Err(error) => self.note_failure(&error),
         }
     }
 
@@ -272,63 +365,6 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let posting = &*self.posting;
         if let Err(error) = posting.bot.connector.show_typing(&posting.answer.origin.place).await {
             debug!(bot = posting.bot.key, "cannot show that the bot types: {error}");
-        }
-    }
-}
-
-impl Posting<'_> {
-    /// Stores the progress of the answer.
-    pub(super) async fn save(&self) -> Result<(), StoreError> {
-        let (answer, node) = (&self.answer, self.context.node());
-        let (key, progress) = (answer.key.clone(), answer.progress.clone());
-        self.context.store().save_chat_answer(answer.schedule, key, progress, node).await
-    }
-
-    /// Reads the waiting note. It does not change any more after the progress of the answer was stored.
-    pub(super) async fn read_waiting_note(&mut self) -> Result<(), StoreError> {
-        let (schedule, key) = (self.answer.schedule, self.answer.key.clone());
-        let stored = self.context.store().chat_answer(schedule, key).await?;
-        self.answer.waiting_note = stored.and_then(|stored| stored.waiting_note);
-        Ok(())
-    }
-
-    pub(super) fn post_key(&self, part: &str) -> String {
-        post_key(&[&self.answer.schedule.to_string(), self.answer.key.as_str(), part])
-    }
-
-    /// Posts until the platform has accepted or refused the post, or until the agent loses its chat. Returns the refusal.
-    pub(super) async fn post_until_done(&mut self, post: &Post) -> Result<Posted, ChatError> {
-        let mut failures = 0;
-        loop {
-            let error = match self.bot.connector.post(post).await {
-                Ok(posted) => return Ok(posted),
-                Err(error) => error,
-            };
-            failures += 1;
-            let channel = &post.place.channel;
-            let wait = match &error {
-                error if error.is_temporary() => wait_after(error, failures),
-                ChatError::Revoked { .. } => REVOKED_WAIT,
-                _ => {
-                    warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
-                    return Err(error);
-                }
-            };
-            if failures == 1 {
-                warn!(
-                    bot = self.bot.key,
-                    channel, "cannot post a part of an answer now; it is tried again: {error}"
-                );
-            }
-            tokio::time::sleep(wait).await;
-            // A reload of the config may have replaced the bot, for example because of a new token.
-            if let Some(bot) = self.context.bot_of(&self.answer.agent, self.bot.platform) {
-                self.bot = bot;
-            }
-            if self.context.chat_of(&self.answer.agent, self.bot.platform).is_none() {
-                self.has_no_chat = true;
-                return Err(error);
-            }
         }
     }
 }

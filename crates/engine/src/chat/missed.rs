@@ -6,6 +6,7 @@
 //! them.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +14,11 @@ use cowhand_chat::ChatError;
 use cowhand_core::chat::ChatPlace;
 use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::bot::{Bot, receive_message};
+use super::bot::{Bot, receive_message, retried};
 use super::context::ChatContext;
 use super::posts::wait_after;
 use cowhand_store::StoreError;
@@ -31,16 +33,34 @@ const OVERLAP: SignedDuration = SignedDuration::from_mins(2);
 const BUSY_FOR: Duration = Duration::from_mins(1);
 /// Maximum age of the last message of an active channel or thread.
 const ACTIVE_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// Maximum number of active channels and threads whose messages are read.
-const MAX_ACTIVE_CHANNELS: u32 = 200;
+/// Maximum number of active channels and direct conversations whose messages are read.
+const MAX_ACTIVE_CHANNELS: usize = 1_000;
+/// Maximum number of active threads of one channel whose messages are read, besides those that the platform lists.
+const MAX_ACTIVE_THREADS: usize = 50;
+/// Time by which a recorded time may be later than now without counting as wrong.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 /// Maximum number of channels that are read at the same time.
 const READ_TOGETHER: usize = 4;
-/// Time after which new messages of a channel are handled, even if the channel could not be read.
+/// Time after a new connection after which new messages are handled, even if their channels are not read yet.
 const HOLD_BACK_FOR: Duration = Duration::from_mins(2);
 
 /// State of the reading of missed messages of a bot.
 #[derive(Debug, Default)]
-pub(super) struct MissedMessages(Mutex<MissedState>);
+pub(super) struct MissedMessages {
+    state: Mutex<MissedState>,
+    /// Number of messages that the connection has passed on and that are not stored yet.
+    taken: AtomicUsize,
+}
+
+/// A message that is not stored yet. It is stored, or lost with its connection, when this value is dropped.
+#[derive(Debug)]
+pub(super) struct TakenMessage<'a>(&'a AtomicUsize);
+
+impl Drop for TakenMessage<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 #[derive(Debug, Default)]
 struct MissedState {
@@ -49,7 +69,7 @@ struct MissedState {
     /// True if all messages up to now are received, while the bot is connected.
     is_complete: bool,
     /// Time at which the connection was begun.
-    connecting_at: Option<Timestamp>,
+    connecting_at: Option<Instant>,
     /// Times of the last received message: when it was received, and when it was sent.
     last: Option<(Instant, Timestamp)>,
 }
@@ -61,8 +81,7 @@ pub(super) struct MissedReading {
     connected_at: Timestamp,
     /// Time since which messages may be missing.
     since: Timestamp,
-    /// The channels, each with its active threads.
-    channels: Vec<(ChatPlace, Vec<String>)>,
+    channels: Vec<ChatPlace>,
 }
 
 impl MissedMessages {
@@ -70,8 +89,15 @@ impl MissedMessages {
         self.lock().reading.contains(channel)
     }
 
+    /// Returns whether all messages up to now are received and stored.
     pub(super) fn is_complete(&self) -> bool {
-        self.lock().is_complete
+        self.lock().is_complete && self.taken.load(Ordering::SeqCst) == 0
+    }
+
+    /// Records that the connection has passed on a message.
+    pub(super) fn take_message(&self) -> TakenMessage<'_> {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        TakenMessage(&self.taken)
     }
 
     /// Records that messages may be missing from now on.
@@ -80,8 +106,8 @@ impl MissedMessages {
     }
 
     /// Records that a connection is begun.
-    pub(super) fn begin_connection(&self, now: Timestamp) {
-        *self.lock() = MissedState { connecting_at: Some(now), ..MissedState::default() };
+    pub(super) fn begin_connection(&self) {
+        *self.lock() = MissedState { connecting_at: Some(Instant::now()), ..MissedState::default() };
     }
 
     /// Records that a message is stored.
@@ -100,8 +126,18 @@ impl MissedMessages {
         self.lock().reading.remove(channel);
     }
 
+    /// Waits for the end of a reading, and holds back new messages for a part of this time.
+    async fn hold_back_during(&self, received: &Notify, reading: impl Future<Output = ()>) {
+        let mut reading = std::pin::pin!(reading);
+        if timeout(HOLD_BACK_FOR, &mut reading).await.is_err() {
+            self.lock().reading.clear();
+            received.notify_one();
+            reading.await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, MissedState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,34 +149,50 @@ pub(super) async fn begin_reading(
 ) -> Result<Option<MissedReading>, StoreError> {
     bot.missed.set_incomplete();
     let Some(inbox) = bot.inbox() else { return Ok(None) };
-    let (store, connected_at) = (context.store(), context.now());
+    // The times of messages are by the clock of the platform.
+    let (store, connected_at) = (context.store(), bot.connector.now());
     let Some(until) = store.chat_received_until(inbox.clone()).await? else {
         // Messages may have arrived since the connection was begun.
-        let connecting_at = bot.missed.lock().connecting_at.unwrap_or(connected_at);
-        store.set_chat_received_until(inbox, connecting_at).await?;
+        let connecting_for = bot.missed.lock().connecting_at.map(|at| at.elapsed()).unwrap_or_default();
+        let connecting_at = connected_at.checked_sub(connecting_for).unwrap_or(connected_at);
+        store.set_chat_received_until(inbox, connecting_at, latest(connected_at)).await?;
         bot.missed.lock().is_complete = true;
         return Ok(None);
     };
-    let since = until.max(ago(connected_at, context.max_lateness(bot)));
+    let since = missing_since(until, connected_at).max(ago(connected_at, context.max_lateness(bot)));
     let active_since = ago(connected_at, ACTIVE_WITHIN);
-    let active = store.chat_channels(inbox.clone(), active_since, MAX_ACTIVE_CHANNELS).await?;
+    let mut active = store.chat_channels(inbox.clone(), active_since, MAX_ACTIVE_CHANNELS + 1).await?;
+    if active.len() > MAX_ACTIVE_CHANNELS {
+        active.truncate(MAX_ACTIVE_CHANNELS);
+        let read = "the missed messages are read only in the channels of the config and in the";
+        warn!(bot = bot.key, "{read} {MAX_ACTIVE_CHANNELS} channels and direct conversations used last");
+    }
+    let mut channels: BTreeMap<String, ChatPlace> = BTreeMap::new();
     let active = active.into_iter().map(|active| active.place);
-    let channels = by_channel(configured_places(context, bot).into_iter().chain(active));
-    bot.missed.lock().reading = channels.iter().map(|(place, _)| place.channel.clone()).collect();
+    for place in configured_places(context, bot).into_iter().chain(active) {
+        channels.entry(place.channel.clone()).or_insert(place);
+    }
+    bot.missed.lock().reading = channels.keys().cloned().collect();
+    let channels = channels.into_values().collect();
     Ok(Some(MissedReading { inbox, connected_at, since, channels }))
 }
 
 /// Reads and stores the missed messages.
 pub(super) async fn read(context: &ChatContext, bot: &Bot, reading: MissedReading) {
     let MissedReading { inbox, connected_at, since, channels } = reading;
-    let read_one = |(place, threads): (ChatPlace, Vec<String>)| async move {
+    let active_since = ago(connected_at, ACTIVE_WITHIN);
+    let inbox_ref = inbox.as_str();
+    let read_one = |place: ChatPlace| async move {
+        let threads = active_threads(context, bot, inbox_ref, &place.channel, active_since).await;
         read_channel(context, bot, &place, &threads, since).await;
         bot.missed.end_reading(&place.channel);
         bot.received.notify_one();
     };
-    stream::iter(channels).for_each_concurrent(READ_TOGETHER, read_one).await;
+    let reading = stream::iter(channels).for_each_concurrent(READ_TOGETHER, read_one);
+    bot.missed.hold_back_during(&bot.received, reading).await;
     bot.missed.lock().is_complete = true;
-    if let Err(error) = context.store().set_chat_received_until(inbox, ago(connected_at, OVERLAP)).await {
+    let until = ago(connected_at, OVERLAP);
+    if let Err(error) = context.store().set_chat_received_until(inbox, until, latest(connected_at)).await {
         // The next renewal of the lease records it.
         warn!(bot = bot.key, "cannot record that the missed chat messages are read: {error}");
     }
@@ -153,11 +205,41 @@ pub(super) async fn record_received(
     inbox: String,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    context.store().set_chat_received_until(inbox, bot.missed.received_until(now)).await
+    context.store().set_chat_received_until(inbox, bot.missed.received_until(now), latest(now)).await
+}
+
+/// Returns the time since which messages may be missing. A recorded time that is still to come is wrong: the clock was
+/// ahead.
+fn missing_since(until: Timestamp, connected_at: Timestamp) -> Timestamp {
+    if until > latest(connected_at) { ago(connected_at, OVERLAP) } else { until.min(connected_at) }
+}
+
+/// Returns the latest time that can be recorded if the clocks are right.
+fn latest(now: Timestamp) -> Timestamp {
+    now.checked_add(CLOCK_TOLERANCE).unwrap_or(Timestamp::MAX)
 }
 
 fn ago(time: Timestamp, span: SignedDuration) -> Timestamp {
     time.checked_sub(span).unwrap_or(Timestamp::MIN)
+}
+
+/// Returns the threads of a channel in which the bot was active, those with the newest messages first.
+async fn active_threads(
+    context: &ChatContext,
+    bot: &Bot,
+    inbox: &str,
+    channel: &str,
+    since: Timestamp,
+) -> Vec<String> {
+    let of_channel =
+        || context.store().chat_threads(inbox.to_owned(), channel.to_owned(), since, MAX_ACTIVE_THREADS + 1);
+    let mut threads = retried(of_channel).await;
+    if threads.len() > MAX_ACTIVE_THREADS {
+        threads.truncate(MAX_ACTIVE_THREADS);
+        let read = "the missed messages of old threads are read only in the";
+        warn!(bot = bot.key, channel, "{read} {MAX_ACTIVE_THREADS} threads used last");
+    }
+    threads.into_iter().filter_map(|seen| seen.place.thread).collect()
 }
 
 /// Reads one channel. Tries again until the platform answers.
@@ -168,7 +250,7 @@ async fn read_channel(
     threads: &[String],
     since: Timestamp,
 ) {
-    let (channel, began_at) = (place.channel.as_str(), Instant::now());
+    let channel = place.channel.as_str();
     let mut failures = 0;
     loop {
         match bot.connector.missed(place, threads, since, MAX_MISSED_MESSAGES).await {
@@ -186,27 +268,17 @@ async fn read_channel(
                 if failures == 1 {
                     warn!(
                         bot = bot.key,
-                        channel, "cannot read the messages that were sent meanwhile now: {error}"
+                        channel, "cannot read the missed messages now; it is tried again: {error}"
                     );
-                }
-                if began_at.elapsed() > HOLD_BACK_FOR {
-                    bot.missed.end_reading(channel);
-                    bot.received.notify_one();
                 }
                 sleep(wait_after(&error, failures)).await;
             }
             // For example, the channel does not exist any more.
             Err(error @ (ChatError::Refused { .. } | ChatError::TooLarge { .. })) => {
-                return info!(
-                    bot = bot.key,
-                    channel, "the messages that were sent meanwhile are not read: {error}"
-                );
+                return info!(bot = bot.key, channel, "the missed messages are not read: {error}");
             }
             Err(error) => {
-                return warn!(
-                    bot = bot.key,
-                    channel, "cannot read the messages that were sent meanwhile: {error}"
-                );
+                return warn!(bot = bot.key, channel, "cannot read the missed messages: {error}");
             }
         }
     }
@@ -225,14 +297,48 @@ fn configured_places(context: &ChatContext, bot: &Bot) -> Vec<ChatPlace> {
     channels.map(place).collect()
 }
 
-/// Groups places by channel: each channel once, with its threads.
-fn by_channel(places: impl Iterator<Item = ChatPlace>) -> Vec<(ChatPlace, Vec<String>)> {
-    let mut channels: BTreeMap<String, (ChatPlace, Vec<String>)> = BTreeMap::new();
-    for place in places {
-        let (channel, thread) = (place.channel.clone(), place.thread.clone());
-        let whole = || (ChatPlace { thread: None, ..place }, Vec::new());
-        let (_, threads) = channels.entry(channel).or_insert_with(whole);
-        threads.extend(thread.filter(|thread| !threads.contains(thread)));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn new_messages_are_held_back_for_two_minutes() {
+        let (missed, received) = (MissedMessages::default(), Notify::new());
+        missed.lock().reading = ["C1".to_owned(), "C2".to_owned()].into();
+        let reading = async {
+            sleep(HOLD_BACK_FOR / 2).await;
+            missed.end_reading("C1");
+            assert!(!missed.is_reading("C1") && missed.is_reading("C2"));
+            sleep(HOLD_BACK_FOR).await;
+            assert!(!missed.is_reading("C2"), "the platform has not answered for too long");
+        };
+        missed.hold_back_during(&received, reading).await;
     }
-    channels.into_values().collect()
+
+    #[test]
+    fn a_message_that_is_not_stored_is_not_received() {
+        let missed = MissedMessages::default();
+        missed.lock().is_complete = true;
+        let (one, other) = (missed.take_message(), missed.take_message());
+        drop(one);
+        assert!(!missed.is_complete());
+        missed.begin_connection();
+        drop(other);
+        missed.lock().is_complete = true;
+        assert!(missed.is_complete());
+    }
+
+    #[test]
+    fn a_recorded_time_that_is_still_to_come_is_wrong() {
+        let now: Timestamp = "2026-01-05T09:00:00Z".parse().unwrap();
+        let seconds = SignedDuration::from_secs;
+        for (until, since) in [
+            (now - seconds(3600), now - seconds(3600)),
+            (now, now),
+            (now + seconds(30), now),
+            (now + seconds(3600), now - OVERLAP),
+        ] {
+            assert_eq!(missing_since(until, now), since, "{until}");
+        }
+    }
 }

@@ -6,12 +6,14 @@
 
 mod accepted;
 mod answer;
+mod answer_end;
 mod answers;
 mod asks;
 mod attachments;
 mod bot;
 mod bot_view;
 mod buttons;
+mod changes;
 mod command_answers;
 mod command_limits;
 mod commands;
@@ -22,6 +24,8 @@ mod intake;
 mod job_output;
 mod live_answers;
 mod missed;
+mod other_nodes;
+mod person_limits;
 mod posts;
 mod refusal;
 mod sent_files;
@@ -32,7 +36,7 @@ use std::sync::Arc;
 
 use cowhand_core::actor::Actor;
 use cowhand_core::chat::{ChatPlatform, ChatUser};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
 
@@ -40,7 +44,7 @@ use crate::chat_bots::{BotSettings, bots_of};
 use crate::fleet::Fleet;
 use bot::{Bot, keep_connected};
 use context::ChatContext;
-use cowhand_system::panic;
+use cowhand_system::{fault, panic};
 
 pub use bot_view::{ChatBotStatus, ChatBotView, chat_bots};
 
@@ -59,7 +63,14 @@ impl ChatService {
     pub fn start(fleet: Arc<Fleet>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let context = Arc::new(ChatContext::new(fleet));
-        Self { stop, task: tokio::spawn(run(context, stopped)) }
+        let running = Mutex::new(RunningChat::default());
+        let task = tokio::spawn(async move {
+            panic::restart_on_panic("the task that starts and stops chat bots", || {
+                run(Arc::clone(&context), &running, stopped.clone())
+            })
+            .await;
+        });
+        Self { stop, task }
     }
 
     /// Disconnects the bots.
@@ -69,6 +80,14 @@ impl ChatService {
             warn!("the chat service ended with an error: {error}");
         }
     }
+}
+
+/// The tasks of the chat. They go on if the task that starts and stops them is restarted.
+#[derive(Default)]
+struct RunningChat {
+    bots: Vec<RunningBot>,
+    /// The tasks that post answers, asks and notes.
+    answering: JoinSet<()>,
 }
 
 /// A bot with the sender that stops it.
@@ -89,15 +108,16 @@ impl RunningBot {
     }
 }
 
-async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
-    let mut running: Vec<RunningBot> = Vec::new();
-    let mut answering = JoinSet::new();
+async fn run(context: Arc<ChatContext>, running: &Mutex<RunningChat>, mut stopped: watch::Receiver<bool>) {
+    let mut running = running.lock().await;
+    let RunningChat { bots, answering } = &mut *running;
     let mut seen = None;
     loop {
         let config = context.config();
         if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
-            adapt(&context, &mut running).await;
-            if !running.is_empty() && answering.is_empty() {
+            adapt(&context, bots).await;
+            fault::point("chat_bots_started");
+            if !bots.is_empty() && answering.is_empty() {
                 answering.spawn(answers::post_answers(Arc::clone(&context)));
                 answering.spawn(asks::close::close_asks(Arc::clone(&context)));
                 answering.spawn(waiting_note::keep_notes(Arc::clone(&context)));
@@ -110,11 +130,11 @@ async fn run(context: Arc<ChatContext>, mut stopped: watch::Receiver<bool>) {
         }
     }
     answering.shutdown().await;
-    for running in &running {
-        running.stop.send_replace(true);
+    for one in bots.iter() {
+        one.stop.send_replace(true);
     }
-    for running in running {
-        running.stop().await;
+    for one in bots.drain(..) {
+        one.stop().await;
     }
 }
 

@@ -11,8 +11,10 @@ use super::bot::Bot;
 use super::context::ChatContext;
 pub(super) use crate::chat_bots::{post_key, wait_after};
 
-/// Maximum number of tries of a reply.
+/// Maximum number of tries of a reply that is tried again later.
 const MAX_POST_TRIES: u32 = 5;
+/// Maximum number of tries of a reply that is not tried again later. They last for about two minutes.
+const MAX_REPLY_TRIES: u32 = 8;
 
 /// A reply that is posted once, even if it is tried several times.
 #[derive(Debug)]
@@ -31,9 +33,27 @@ pub(super) struct ChatReply<'a> {
 }
 
 impl ChatContext {
-    /// Posts a reply, in several posts if it is long. Returns the id of the last post. An error is only logged, because
-    /// nothing depends on the reply.
+    /// Posts a reply. Returns the id of the last post. An error is only logged, because nothing depends on the reply.
     pub(super) async fn reply(&self, bot: &Bot, reply: ChatReply<'_>) -> Option<String> {
+        self.post_reply(bot, reply, MAX_REPLY_TRIES).await.ok().flatten()
+    }
+
+    /// Posts a reply, in several posts if it is long. Returns the id of the last post. After an error, it can be called
+    /// again with the same reply.
+    pub(super) async fn try_reply(
+        &self,
+        bot: &Bot,
+        reply: ChatReply<'_>,
+    ) -> Result<Option<String>, ChatError> {
+        self.post_reply(bot, reply, MAX_POST_TRIES).await
+    }
+
+    async fn post_reply(
+        &self,
+        bot: &Bot,
+        reply: ChatReply<'_>,
+        max_tries: u32,
+    ) -> Result<Option<String>, ChatError> {
         let text = self.public_text(&reply.text);
         let texts = split(&text, post_limit(bot.platform));
         let last = texts.len().saturating_sub(1);
@@ -50,24 +70,24 @@ impl ChatContext {
                 buttons: if number == last { reply.buttons.clone() } else { Vec::new() },
                 files: Vec::new(),
             };
-            match post_with_retries(bot, &post).await {
+            match post_with_retries(bot, &post, max_tries).await {
                 Ok(done) => posted = Some(done.id),
                 Err(error) => {
                     let channel = &reply.place.channel;
                     warn!(bot = bot.key, channel, "cannot post a reply: {error}");
-                    return None;
+                    return Err(error);
                 }
             }
         }
-        posted
+        Ok(posted)
     }
 }
 
-async fn post_with_retries(bot: &Bot, post: &Post) -> Result<Posted, ChatError> {
+async fn post_with_retries(bot: &Bot, post: &Post, max_tries: u32) -> Result<Posted, ChatError> {
     let mut failures = 0;
     loop {
         match bot.connector.post(post).await {
-            Err(error) if error.is_temporary() && failures + 1 < MAX_POST_TRIES => {
+            Err(error) if error.is_temporary() && failures + 1 < max_tries => {
                 failures += 1;
                 tokio::time::sleep(wait_after(&error, failures)).await;
             }

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use cowhand_core::budget::OverBudget;
 use cowhand_core::chat::access::RefusalReason;
 use cowhand_core::chat::escape::escape;
 use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::settings::MessageRate;
 use cowhand_core::chat::{ChatMessage, ChatPlatform, texts};
 use cowhand_core::delivery::Delivery;
+use cowhand_core::duration;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::AgentName;
 use cowhand_core::job::OriginMessage;
@@ -38,10 +40,8 @@ pub(super) enum Refusal {
         rate: MessageRate,
         until: Timestamp,
     },
-    BudgetUsedUp {
-        limit_usd: f64,
-        until: Timestamp,
-    },
+    /// The daily budget of the author is used up, or has no room for another job.
+    OverBudget(OverBudget),
     NoVoice,
     VoiceFailed {
         reason: String,
@@ -51,6 +51,10 @@ pub(super) enum Refusal {
     /// The trust rules of the agent do not allow the text of the author.
     Trust {
         reason: String,
+    },
+    /// The message was sent while no daemon was connected, and is older than `max_lateness` of its schedule.
+    TooLate {
+        limit: SignedDuration,
     },
     /// The fleet does not accept the message, for example because the schedule is disabled.
     Fleet(Box<FleetError>),
@@ -93,7 +97,8 @@ impl Refusal {
         let (message, now) = (&received.message, context.now());
         info!(agent = %agent.name, author = message.author.id, "refused a chat message: {self}");
         self.record(context, agent, message).await?;
-        if !context.refusals.is_new(&agent.name, message, self, now) {
+        // Nobody waits for the answer to an old message.
+        if matches!(self, Self::TooLate { .. }) || !context.refusals.is_new(&agent.name, message, self, now) {
             return Ok(());
         }
         let reply = ChatReply {
@@ -134,11 +139,12 @@ impl Refusal {
             Self::Fleet(error) if is_off(error) => SkipReason::Disabled,
             Self::Access(_)
             | Self::RateReached { .. }
-            | Self::BudgetUsedUp { .. }
+            | Self::OverBudget(_)
             | Self::NoVoice
             | Self::VoiceFailed { .. }
             | Self::NoFiles
             | Self::Trust { .. }
+            | Self::TooLate { .. }
             | Self::Fleet(_) => SkipReason::Filtered,
         }
     }
@@ -151,11 +157,12 @@ impl Refusal {
             Self::Access(RefusalReason::Blocked) => texts::blocked(),
             Self::Access(RefusalReason::DirectMessagesOff) => texts::no_direct_messages(agent, platform),
             Self::RateReached { rate, until } => texts::rate_reached(*rate, *until, now),
-            Self::BudgetUsedUp { limit_usd, until } => texts::budget_used_up(*limit_usd, *until, now),
+            Self::OverBudget(over) => texts::over_person_budget(over, now),
             Self::NoVoice => texts::voice_ignored(agent, platform),
             Self::VoiceFailed { reason } => texts::voice_failed(reason, platform),
             Self::NoFiles => texts::attachments_ignored(agent, false, platform),
             Self::Trust { reason } => texts::not_run(reason, platform),
+            Self::TooLate { .. } => texts::not_run(&self.to_string(), platform),
             Self::Fleet(error) => match &**error {
                 FleetError::ScheduleOff { schedule, .. } | FleetError::OffInFile { schedule, .. } => {
                     texts::schedule_disabled(agent, schedule.as_str(), platform)
@@ -169,10 +176,11 @@ impl Refusal {
         match self {
             Self::Access(_) => "access",
             Self::RateReached { .. } => "rate",
-            Self::BudgetUsedUp { .. } => "budget",
+            Self::OverBudget(_) => "budget",
             Self::NoVoice | Self::VoiceFailed { .. } => "voice",
             Self::NoFiles => "files",
             Self::Trust { .. } => "trust",
+            Self::TooLate { .. } => "late",
             Self::Fleet(_) => "fleet",
         }
     }
@@ -191,11 +199,21 @@ impl fmt::Display for Refusal {
             Self::Access(RefusalReason::Blocked) => f.write_str("the author is on the blocklist"),
             Self::Access(RefusalReason::DirectMessagesOff) => f.write_str("direct messages are disabled"),
             Self::RateReached { .. } => f.write_str("the author has sent too many messages"),
-            Self::BudgetUsedUp { .. } => f.write_str("the budget of the author is used up"),
+            Self::OverBudget(over) if over.spent < over.limit => {
+                f.write_str("the budget of the author has no room for another job")
+            }
+            Self::OverBudget(_) => f.write_str("the budget of the author is used up"),
             Self::NoVoice => f.write_str("the agent takes no voice messages"),
             Self::VoiceFailed { reason } => write!(f, "its voice message could not be transcribed: {reason}"),
             Self::NoFiles => f.write_str("it has no text, and the agent gets none of its files"),
             Self::Trust { reason } => write!(f, "`trust`: {reason}"),
+            Self::TooLate { limit } => {
+                write!(
+                    f,
+                    "it was received more than {} after it was sent (`max_lateness`)",
+                    duration::exact(*limit)
+                )
+            }
             Self::Fleet(error) => write!(f, "{error}"),
         }
     }

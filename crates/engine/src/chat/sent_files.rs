@@ -12,6 +12,10 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 use cowhand_system::remove::missing_is_ok;
 
+/// Number of failed tries after which a file is not posted, so that it does not hold up its conversation. Each try of the
+/// connector contains several requests.
+const MAX_FILE_TRIES: u32 = 10;
+
 /// The files of a job that have to be posted.
 #[derive(Debug, Default)]
 pub(super) struct SentFiles {
@@ -19,6 +23,14 @@ pub(super) struct SentFiles {
     files: Vec<SentFile>,
     /// Number of files that agents on this node had sent at the last read of the store; none before the first read.
     seen: Option<u64>,
+}
+
+impl SentFiles {
+    /// Makes the next use read the list again. A request that was interrupted may have stored a file without counting
+    /// it.
+    pub(super) const fn read_again(&mut self) {
+        self.seen = None;
+    }
 }
 
 impl OutputPosts<'_, '_> {
@@ -35,7 +47,7 @@ impl OutputPosts<'_, '_> {
         let due = self.sent_files.files.partition_point(is_due);
         let later = self.sent_files.files.split_off(due);
         for file in std::mem::replace(&mut self.sent_files.files, later) {
-            if !self.posting.has_no_chat {
+            if !self.posting.must_stop {
                 self.post_file(file).await?;
             }
         }
@@ -67,21 +79,21 @@ impl OutputPosts<'_, '_> {
         let refused = match content {
             Ok(content) => {
                 post.files.push(OutgoingFile { name: file.name.clone(), content });
-                posting.post_until_done(&post).await.err().map(|refusal| refusal.to_string())
+                posting.post_at_most(&post, MAX_FILE_TRIES).await.err().map(|error| error.to_string())
             }
             Err(error) => {
                 warn!(job = %file.job, "cannot read {}, which its agent has sent: {error}", path.display());
                 Some("its content is no longer there".to_owned())
             }
         };
-        if let Some(reason) = refused.filter(|_| !posting.has_no_chat) {
+        if let Some(reason) = refused.filter(|_| !posting.must_stop) {
             post.key = posting.post_key(&format!("{part} refused"));
             post.text = texts::file_not_posted(&file.name, &reason, platform);
             post.files.clear();
             // `post_until_done` logs a refusal.
             posting.post_until_done(&post).await.ok();
         }
-        if posting.has_no_chat {
+        if posting.must_stop {
             return Ok(());
         }
         fault::point("chat_file_posted");

@@ -26,6 +26,8 @@ const TRANSCRIPTION_TIME: Duration = Duration::from_mins(1);
 /// Largest answer of the service that is read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 const MAX_REASON_CHARS: usize = 300;
+/// Number of characters of a transcript that are posted. The agent gets all of it.
+const MAX_POSTED_CHARS: usize = 4_000;
 
 /// Reason why a voice message has no transcript. The text contains no key.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +44,7 @@ enum TranscriptionError {
     Refused(String),
     #[error("the transcription service returned an answer without a text")]
     NoText,
-    #[error("the transcription service has heard no words")]
+    #[error("the transcription service found no words in the voice message")]
     Silent,
 }
 
@@ -67,9 +69,7 @@ impl AcceptedMessage<'_> {
     /// Returns the text for the agent: the text of the message, and the transcript if it is a voice message.
     pub(super) async fn text(&self) -> Result<String, Refusal> {
         let message = self.message();
-        let Some(recording) = message.attachments.iter().find(|file| file.is_voice) else {
-            return Ok(message.text.clone());
-        };
+        let Some(recording) = self.recording() else { return Ok(message.text.clone()) };
         let Some(service) = &self.addressee.chat.voice else { return Err(Refusal::NoVoice) };
         let transcript = match self.transcribe(service, recording).await {
             Ok(transcript) => transcript,
@@ -79,10 +79,15 @@ impl AcceptedMessage<'_> {
             }
         };
         fault::point("chat_transcribed");
-        self.tell(texts::transcript(&transcript, self.bot.platform), "transcript").await;
+        self.tell(texts::transcript(&transcript, MAX_POSTED_CHARS, self.bot.platform), "transcript").await;
         let labelled = format!("Transcript of a voice message: {transcript}");
         let written = message.text.trim();
         Ok(if written.is_empty() { labelled } else { format!("{written}\n\n{labelled}") })
+    }
+
+    /// Returns the voice message.
+    pub(super) fn recording(&self) -> Option<&ChatAttachment> {
+        self.message().attachments.iter().find(|file| file.is_voice)
     }
 
     async fn transcribe(

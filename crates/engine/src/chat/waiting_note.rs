@@ -1,13 +1,15 @@
-//! Tells the senders of queued messages their position in the queue, and keeps this position up to date.
+//! Tells the senders of queued messages their position in the queue, or that their budget has no room, and keeps it true.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_chat::{Button, ButtonStyle};
+use cowhand_core::budget::OverBudget;
 use cowhand_core::chat::texts;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::roster::Agent;
 use cowhand_core::trigger::FiringKey;
 use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -35,24 +37,24 @@ const MAX_COUNTED_JOBS: u32 = 1_000;
 /// Maximum number of channels in which notes are posted at the same time.
 const CHANNELS_TOGETHER: usize = 16;
 
-/// Positions that the notes of this process show.
-type ShownPositions = HashMap<(ScheduleId, FiringKey), usize>;
+/// Texts of the notes of this process.
+type ShownNotes = HashMap<(ScheduleId, FiringKey), String>;
 
-/// A waiting message with its position in the queue of the agent.
+/// A waiting message with the text of its note.
 struct WaitingMessage {
     bot: Arc<Bot>,
     answer: ChatAnswer,
     job: JobId,
-    position: usize,
+    text: String,
 }
 
 /// Posts a note below each message that waits, and edits it when the position changes, until the task is aborted.
 pub(super) async fn keep_notes(context: Arc<ChatContext>) {
     restart_on_panic("the task that tells senders of chat messages their position", || async {
-        let mut shown = ShownPositions::new();
+        let mut shown = ShownNotes::new();
         loop {
             sleep(NOTE_EVERY).await;
-            if let Err(error) = show_positions(&context, &mut shown).await {
+            if let Err(error) = show_notes(&context, &mut shown).await {
                 warn!("cannot read which senders of chat messages wait: {error}");
             }
         }
@@ -60,11 +62,11 @@ pub(super) async fn keep_notes(context: Arc<ChatContext>) {
     .await;
 }
 
-async fn show_positions(context: &ChatContext, shown: &mut ShownPositions) -> Result<(), StoreError> {
+async fn show_notes(context: &ChatContext, shown: &mut ShownNotes) -> Result<(), StoreError> {
     let before = context.now().checked_sub(NOTE_AFTER).unwrap_or(Timestamp::MIN);
     let answers = context.store().waiting_chat_answers(before, MAX_WAITING).await?;
     let mut waiting = waiting_messages(context, answers).await?;
-    waiting.retain(|message| shown.get(&message.key()) != Some(&message.position));
+    waiting.retain(|message| shown.get(&message.key()) != Some(&message.text));
     let mut channels: HashMap<String, Vec<WaitingMessage>> = HashMap::new();
     for message in waiting {
         channels.entry(message.answer.origin.place.channel.clone()).or_default().push(message);
@@ -73,14 +75,14 @@ async fn show_positions(context: &ChatContext, shown: &mut ShownPositions) -> Re
         let mut posted = Vec::new();
         for message in messages {
             message.show(context).await?;
-            posted.push((message.key(), message.position));
+            posted.push((message.key(), message.text));
         }
         Ok::<_, StoreError>(posted)
     };
     let posted = stream::iter(channels.into_values()).map(show_all).buffer_unordered(CHANNELS_TOGETHER);
     let posted: Vec<_> = posted.collect().await;
-    for positions in posted {
-        shown.extend(positions?);
+    for notes in posted {
+        shown.extend(notes?);
     }
     if shown.len() > 2 * MAX_WAITING as usize {
         shown.clear();
@@ -88,7 +90,8 @@ async fn show_positions(context: &ChatContext, shown: &mut ShownPositions) -> Re
     Ok(())
 }
 
-/// Returns the messages that have or get a note, with their positions.
+/// Returns the messages that have or get a note, with its text: the position in the queue of the agent, or that the budget
+/// of the sender has no room.
 async fn waiting_messages(
     context: &ChatContext,
     answers: Vec<ChatAnswer>,
@@ -96,6 +99,7 @@ async fn waiting_messages(
     let mut notes: HashMap<(AgentName, String, String), u32> = HashMap::new();
     let mut queues: HashMap<AgentName, Vec<Job>> = HashMap::new();
     let mut waiting = Vec::new();
+    let over_person = jobs_without_budget(context, &answers).await?;
     for answer in answers {
         let of_author = (answer.agent.clone(), answer.conversation.clone(), answer.origin.author.id.clone());
         let count = notes.entry(of_author).or_default();
@@ -115,9 +119,26 @@ async fn waiting_messages(
         let queue = queues.get(&answer.agent).map_or(&[][..], Vec::as_slice);
         let Some(own) = queue.iter().find(|waiting| *waiting.id() == job) else { continue };
         let position = queue.iter().filter(|waiting| waiting.created_at() <= own.created_at()).count();
-        waiting.push(WaitingMessage { bot, answer, job, position });
+        let text = match over_person.get(&job) {
+            Some(over) => texts::waits_for_budget(&answer.agent, over, bot.platform),
+            None => texts::waiting(&answer.agent, position, &job, bot.platform),
+        };
+        waiting.push(WaitingMessage { bot, answer, job, text });
     }
     Ok(waiting)
+}
+
+/// Returns the waiting jobs for which their senders have no budget now.
+async fn jobs_without_budget(
+    context: &ChatContext,
+    answers: &[ChatAnswer],
+) -> Result<HashMap<JobId, OverBudget>, StoreError> {
+    let roster = context.fleet.roster();
+    let has_budget = |answer: &ChatAnswer| roster.agent(&answer.agent).is_some_and(Agent::has_person_budget);
+    if !answers.iter().any(has_budget) {
+        return Ok(HashMap::new());
+    }
+    Ok(context.store().spending(&roster, context.now()).await?.over_person)
 }
 
 async fn queue_of(context: &ChatContext, agent: &AgentName) -> Result<Vec<Job>, StoreError> {
@@ -133,8 +154,8 @@ impl WaitingMessage {
 
     /// Posts the note, or edits it.
     async fn show(&self, context: &ChatContext) -> Result<(), StoreError> {
-        let Self { bot, answer, position, .. } = self;
-        let text = texts::waiting(&answer.agent, *position, &self.job, bot.platform);
+        let Self { bot, answer, text, .. } = self;
+        let text = text.clone();
         if let Some(note) = &answer.waiting_note {
             edit(context, bot, answer, note, text, vec![self.cancel_button()]).await;
             return self.withdraw_if_begun(context, note).await;
@@ -147,11 +168,16 @@ impl WaitingMessage {
             text,
             buttons: vec![self.cancel_button()],
         };
-        // A note that the platform refuses is not tried again; its id is empty.
-        let note = context.reply(bot, reply).await.unwrap_or_default();
+        let note = match context.try_reply(bot, reply).await {
+            Ok(note) => note.unwrap_or_default(),
+            // It is tried again when the position changes.
+            Err(error) if error.is_temporary() => return Ok(()),
+            // A note that the platform refuses is not tried again; its id is empty.
+            Err(_) => String::new(),
+        };
         let is_saved = context.store().save_waiting_note(answer.schedule, answer.key.clone(), note.clone());
         if !is_saved.await? && !note.is_empty() {
-            self.withdraw(context, &note).await;
+            self.withdraw(context, &note).await?;
         }
         Ok(())
     }
@@ -162,14 +188,26 @@ impl WaitingMessage {
         let ChatAnswer { schedule, key, .. } = &self.answer;
         let is_saved = context.store().save_waiting_note(*schedule, key.clone(), note.to_owned()).await?;
         if !is_saved {
-            self.withdraw(context, note).await;
+            self.withdraw(context, note).await?;
         }
         Ok(())
     }
 
-    async fn withdraw(&self, context: &ChatContext, note: &str) {
-        let text = texts::started(&self.answer.agent, self.bot.platform);
-        edit(context, &self.bot, &self.answer, note, text, Vec::new()).await;
+    /// Shows in the note what the answer shows. The answer may edit the note at the same time, so its text is read again
+    /// after the edit.
+    async fn withdraw(&self, context: &ChatContext, note: &str) -> Result<(), StoreError> {
+        let ChatAnswer { schedule, key, agent, .. } = &self.answer;
+        let mut shown = None;
+        loop {
+            let answer = context.store().chat_answer(*schedule, key.clone()).await?;
+            let of_answer = answer.and_then(|answer| answer.progress.note_text);
+            let text = of_answer.unwrap_or_else(|| texts::started(agent, self.bot.platform));
+            if shown.as_ref() == Some(&text) {
+                return Ok(());
+            }
+            edit(context, &self.bot, &self.answer, note, text.clone(), Vec::new()).await;
+            shown = Some(text);
+        }
     }
 
     fn cancel_button(&self) -> Button {

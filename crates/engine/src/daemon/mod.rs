@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cowhand_core::budget::SpendLimits;
 use cowhand_core::config::ShownConfig;
 use cowhand_core::config::report;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -48,6 +47,7 @@ use crate::config;
 use crate::context::{Engine, Home, StopRequest};
 use crate::error::FleetError;
 use crate::herdctl::Import;
+use crate::job_limits::limits_of_job;
 use crate::job_token::JobKey;
 use crate::lease::{HEARTBEAT, JOB_LEASE};
 use crate::lifecycle::Lifecycle;
@@ -346,7 +346,14 @@ impl Daemon {
         let Startable { job, agent: name, max_concurrent, session_key, fallback } = start;
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&name);
-        let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
+        let limits = match agent {
+            Some(agent) => limits_of_job(&self.engine.store, &loaded.roster, agent, &job, now).await,
+            None => Ok(None),
+        };
+        let limits = match limits {
+            Ok(limits) => limits,
+            Err(error) => return (name, fallback, Err(error)),
+        };
         let fallback_agent = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
         let slot = fallback_agent.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();

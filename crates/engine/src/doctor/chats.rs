@@ -38,7 +38,7 @@ async fn check_bot(bot: &BotSettings, agents: &[AgentName], roster: &Roster) -> 
         Ok(Err(error)) => failed(error.to_string()),
         Ok(Ok(problems)) if problems.is_empty() => {
             let agents: Vec<&str> = agents.iter().map(AgentName::as_str).collect();
-            let detail = format!("its tokens and permissions are complete; for {}", agents.join(", "));
+            let detail = format!("no token or permission is missing; used by {}", agents.join(", "));
             vec![Finding::works(what, detail)]
         }
         Ok(Ok(problems)) => problems.into_iter().map(|problem| finding(&what, problem)).collect(),

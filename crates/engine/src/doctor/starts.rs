@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::{Finding, agents};
 use crate::attempt::credentials::{self, CredentialsError};
 use crate::state::StateFolder;
-use cowhand_run::launch::{Launch, LaunchError};
+use cowhand_run::launch::{FleetVariables, Launch, LaunchError};
 use cowhand_run::runtime::SessionChoice;
 use cowhand_run::runtime::description::{Description, description};
 use cowhand_run::sandbox::{SandboxError, SandboxInput, ability, resolve_plan, try_out};
@@ -37,6 +37,7 @@ enum TrialError {
 
 /// The values that the checks of all starts share.
 struct Machine<'a> {
+    roster: &'a Roster,
     state: &'a StateFolder,
     variables: &'a HashMap<String, String>,
     files: &'a [PathBuf],
@@ -57,7 +58,7 @@ pub(super) fn check(
         Ok(created) => created,
         Err(error) => return vec![Finding::of("starts", Err(format!("they cannot be tried: {error}")))],
     };
-    let machine = Machine { state, variables, files, program, folder };
+    let machine = Machine { roster, state, variables, files, program, folder };
     // A missing program has been reported already.
     let installed = roster.agents.iter().filter(|agent| agents::may_start(agent));
     installed.flat_map(|agent| machine.findings(agent)).collect()
@@ -92,10 +93,8 @@ impl Machine<'_> {
             return Ok(());
         }
         let (private, private_home) = (self.folder.path().join("private"), self.folder.path().join("home"));
-        let inherited = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let launch =
-            Launch::of(agent, &job(agent, name), &SessionChoice::Fresh, inherited, self.variables, &private)?;
+        let variables = FleetVariables::of(self.roster, self.variables);
+        let launch = Launch::of(agent, &job(agent, name), &SessionChoice::Fresh, &variables, &private)?;
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let isolated = agent.isolation_of(name).kind != IsolationKind::Shared;
         let mut argv = launch.start.with_program(&self.program).argv;

@@ -1,9 +1,10 @@
 //! Checks that the triggers of enabled schedules can start: their type is registered, and their credentials are set.
 
-use cowhand_core::roster::{Roster, Schedule};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::TriggerConfig;
 
 use super::Finding;
+use super::agents::{find, unusable};
 use crate::trigger::{GithubAccess, Registry};
 use cowhand_work::{SourceContext, WorkSources};
 
@@ -14,7 +15,8 @@ pub(super) fn check(registry: &Registry, sources: &WorkSources, roster: &Roster)
     schedules
         .filter(|(_, schedule)| schedule.enabled)
         .filter_map(|(agent, schedule)| {
-            let error = obstacle(registry, sources.context(), schedule)?;
+            let error =
+                obstacle(registry, sources.context(), schedule).or_else(|| missing_check(agent, schedule))?;
             let what = format!("schedule {}/{}", agent.name, schedule.name);
             Some(Finding::of(what, Err(format!("it cannot fire: {error}"))))
         })
@@ -28,13 +30,18 @@ fn obstacle(registry: &Registry, context: &SourceContext, schedule: &Schedule) -
     }
 }
 
+/// Returns the reason why the `when_command` of the schedule cannot be started.
+fn missing_check(agent: &Agent, schedule: &Schedule) -> Option<String> {
+    let program = schedule.when_command.as_ref()?.first()?;
+    let is_missing = find(program, &agent.directory, None).is_none();
+    is_missing.then(|| format!("its `when_command`: {}", unusable(program, &agent.directory)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
     use std::path::Path;
     use std::sync::Arc;
-
-    use cowhand_core::roster::Agent;
 
     use super::*;
 
@@ -69,6 +76,26 @@ mod tests {
             for finding in &findings {
                 let is_named = finding.what == "schedule a/s" && !finding.ok;
                 assert!(is_named && finding.detail.contains(expected.unwrap()), "{trigger}: {finding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_program_of_when_command_is_reported() {
+        let sources =
+            WorkSources::new(Arc::default(), SourceContext::of_base(Path::new("/"), HashMap::new()));
+        for (program, expected) in
+            [("true", None), ("/nonexist/check", Some("/nonexist/check does not exist"))]
+        {
+            let mut agent = Agent::new("a".parse().unwrap());
+            let manual = serde_json::from_str(r#"{"type":"manual"}"#).unwrap();
+            let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), manual);
+            schedule.when_command = Some(vec![program.to_owned()]);
+            agent.schedules.push(schedule);
+            let findings = check(&Registry::default(), &sources, &Roster::of(vec![agent]));
+            assert_eq!(findings.len(), usize::from(expected.is_some()), "{findings:?}");
+            for (finding, expected) in findings.iter().zip(expected) {
+                assert!(finding.detail.contains(expected), "{finding:?}");
             }
         }
     }

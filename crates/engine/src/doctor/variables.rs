@@ -1,6 +1,5 @@
 //! Checks for variables that programs often need and that an agent does not get.
 
-use cowhand_core::chat::settings::AgentChat;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::SandboxKind;
 
@@ -39,7 +38,7 @@ const WELL_KNOWN: [&str; 24] = [
 /// `is_set` reads the daemon's environment.
 pub(super) fn check(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Finding> {
     // The daemon itself uses the tokens of chat bots. No agent should get them.
-    let of_bots: Vec<&str> = roster.agents.iter().flat_map(chat_variables).collect();
+    let of_bots = roster.chat_variables();
     let is_for_agents = |name: &&str| is_set(name) && !of_bots.contains(name);
     let set_variables: Vec<&str> = WELL_KNOWN.into_iter().filter(is_for_agents).collect();
     let mut missing = Vec::new();
@@ -58,10 +57,6 @@ pub(super) fn check(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Fi
     }
     let advice = "an agent gets a variable that its `pass_env` or `env` names";
     (!missing.is_empty()).then(|| Finding::works("environment", format!("{}; {advice}", missing.join(", "))))
-}
-
-fn chat_variables(agent: &Agent) -> impl Iterator<Item = &str> {
-    agent.chat.iter().flat_map(AgentChat::secret_variables)
 }
 
 fn gets(agent: &Agent, name: &str) -> bool {

@@ -44,6 +44,16 @@ impl Delivered {
     }
 }
 
+/// Result of the edit of a chat message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeliveryEdit {
+    Replaced,
+    /// The job has started or ended, there is none, or its firing is being prepared for longer than two seconds.
+    TooLate,
+    /// The schedule does not take the new text. Nothing was changed.
+    Unwanted,
+}
+
 impl Fleet {
     /// Accepts a delivery. The caller must have verified the sender of the delivery.
     pub async fn deliver(
@@ -105,24 +115,31 @@ impl Fleet {
         })
     }
 
-    /// Replaces the text of a chat message whose job has not started. Returns false if the job has started or ended, if
-    /// there is no job, or if the firing is still being prepared after two seconds.
+    /// Replaces the text of a chat message whose job has not started. The trigger and the filter of the schedule apply
+    /// to the new text, too.
     pub(crate) async fn edit_delivery(
         &self,
         schedule: ScheduleId,
         key: &FiringKey,
         message: Message,
-    ) -> Result<bool, FleetError> {
+    ) -> Result<DeliveryEdit, FleetError> {
         let roster = self.roster();
-        let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(false) };
-        let Some(row) = self.store().firing(schedule, key.clone()).await? else { return Ok(false) };
+        let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(DeliveryEdit::TooLate) };
+        let Some(row) = self.store().firing(schedule, key.clone()).await? else {
+            return Ok(DeliveryEdit::TooLate);
+        };
         let job = match row.job {
             Some(job) => self.store().job(job).await?,
             None => None,
         };
         let now = self.clock().now();
         let confined = job.as_ref().and_then(Job::confined).map(str::to_owned);
-        let context = FiringContext { confined, ..Delivery::Chat(message).firing_context(now) };
+        let delivery = Delivery::Chat(message);
+        let reception = delivery.reception(&configured.trigger);
+        let context = FiringContext { confined, ..delivery.firing_context(now) };
+        if reception != Reception::Wanted || !configured.passes_filter(&context) {
+            return Ok(DeliveryEdit::Unwanted);
+        }
         let (schedule_of_firing, zone) = (Some(configured), &TimeZone::system());
         let firing =
             Firing { agent, schedule: schedule_of_firing, key, due: None, firing_context: &context, zone };
@@ -130,12 +147,12 @@ impl Fleet {
         for _ in 0..PREPARING_TRIES {
             let edit = (context.clone(), prompt.clone());
             match self.store().edit_chat_firing(schedule, key.clone(), edit, now).await? {
-                ChatEdit::Replaced => return Ok(true),
-                ChatEdit::TooLate => return Ok(false),
+                ChatEdit::Replaced => return Ok(DeliveryEdit::Replaced),
+                ChatEdit::TooLate => return Ok(DeliveryEdit::TooLate),
                 ChatEdit::Preparing => tokio::time::sleep(PREPARING_PAUSE).await,
             }
         }
-        Ok(false)
+        Ok(DeliveryEdit::TooLate)
     }
 
     /// Returns whether the schedule accepts deliveries. A paused schedule does: its deliveries wait for the end of the

@@ -1,7 +1,7 @@
 //! Reports of agents about their work: checks the artifacts of a report, masks its secrets, and stores it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
@@ -9,6 +9,7 @@ use cowhand_core::report::{self, Artifact, Report, ReportRefused, ReportedOutcom
 
 use super::{Fleet, FleetError};
 use cowhand_store::ReportOutcome;
+use cowhand_system::work_dir::WorkDirPath;
 
 impl Fleet {
     /// Stores the report of a running attempt. A later report replaces it.
@@ -51,30 +52,35 @@ impl Fleet {
         let directory = work_dir
             .filter(|work_dir| work_dir.node == self.engine.home.node)
             .map(|work_dir| work_dir.directory);
+        let (workspaces, loaded) = (self.state_folder().workspaces(), self.engine.loaded());
         let names = tokio::task::spawn_blocking(move || {
-            artifacts.into_iter().map(|artifact| artifact_name(artifact, directory.as_deref())).collect()
+            let writable = &loaded.writable;
+            let work_dir = directory.as_deref();
+            let work_dir =
+                work_dir.map(|directory| WorkDirPath { directory, workspaces: &workspaces, writable });
+            artifacts.into_iter().map(|artifact| artifact_name(artifact, work_dir.as_ref())).collect()
         });
         let names: Result<_, ReportRefused> = names.await.map_err(|_| FleetError::Died)?;
         names.map_err(FleetError::ReportRefused)
     }
 }
 
-fn artifact_name(artifact: Artifact, directory: Option<&Path>) -> Result<String, ReportRefused> {
+fn artifact_name(artifact: Artifact, work_dir: Option<&WorkDirPath<'_>>) -> Result<String, ReportRefused> {
     match artifact {
         Artifact::Name(name) => Ok(name),
         Artifact::Path(path) => {
-            let directory = directory.ok_or(ReportRefused::Elsewhere)?;
+            let work_dir = work_dir.ok_or(ReportRefused::Elsewhere)?;
             // A missing path and a path outside give the same error, so that an agent learns nothing about files it
             // cannot see.
-            inside(directory, &path).filter(|name| is_plain(name)).ok_or(ReportRefused::NotInside(path))
+            inside(work_dir, &path).filter(|name| is_plain(name)).ok_or(ReportRefused::NotInside(path))
         }
     }
 }
 
-/// Returns the path relative to the directory, with links resolved, so that no link leads outside. Returns `None` if
-/// the path does not exist or is outside.
-fn inside(directory: &Path, path: &str) -> Option<String> {
-    let directory = fs::canonicalize(directory).ok()?;
+/// Returns the path relative to the working directory, with links resolved, so that no link leads outside. Returns
+/// `None` if the path does not exist or is outside, or if the agent has replaced its working directory by a link.
+fn inside(work_dir: &WorkDirPath<'_>, path: &str) -> Option<String> {
+    let directory = work_dir.open().ok()?.path().ok()?;
     let found: PathBuf = fs::canonicalize(directory.join(path)).ok()?;
     found.strip_prefix(&directory).ok()?.to_str().map(str::to_owned)
 }
@@ -82,6 +88,7 @@ fn inside(directory: &Path, path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use super::*;
 
@@ -112,9 +119,31 @@ mod tests {
             (".", None),
             ("b\u{1b}[2J", None),
         ] {
-            let found = artifact_name(Artifact::Path(path.to_owned()), Some(&work_dir));
-            assert_eq!(found.ok().as_deref(), expected, "{path:?}");
+            assert_eq!(artifact_of(folder.path(), &work_dir, path).as_deref(), expected, "{path:?}");
         }
         assert_eq!(artifact_name(Artifact::Path("out".to_owned()), None), Err(ReportRefused::Elsewhere));
+    }
+
+    /// Returns the name of an artifact in a folder that contains `workspaces`.
+    fn artifact_of(folder: &Path, directory: &Path, path: &str) -> Option<String> {
+        let workspaces = folder.join("workspaces");
+        let work_dir = WorkDirPath { directory, workspaces: &workspaces, writable: &[] };
+        artifact_name(Artifact::Path(path.to_owned()), Some(&work_dir)).ok()
+    }
+
+    #[test]
+    fn an_agent_that_replaces_its_directory_by_a_link_learns_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let directory = root.join("workspaces/job/sub");
+        fs::create_dir_all(&directory).unwrap();
+        fs::create_dir(root.join("outside")).unwrap();
+        for folder in [&directory, &root.join("outside")] {
+            fs::write(folder.join("key"), "").unwrap();
+        }
+        assert_eq!(artifact_of(&root, &directory, "key").as_deref(), Some("key"));
+        fs::remove_dir_all(&directory).unwrap();
+        symlink(root.join("outside"), &directory).unwrap();
+        assert_eq!(artifact_of(&root, &directory, "key"), None);
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,21 +12,25 @@ use cowhand_core::chat::attachment::safe_name;
 use cowhand_core::chat::sending::{MAX_SENT_FILES, MAX_SENT_MESSAGE_CHARS, SendRefused, max_sent_bytes};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use super::sent_content::{FilePlace, hidden_from, read};
 use super::{Fleet, FleetError};
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::tail;
 use cowhand_store::{FileSent, SentFile};
-use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
+use cowhand_system::work_dir::WorkDirPath;
 
 /// Longest wait until the output that was written before the file is read.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 const READ_POLL: Duration = Duration::from_millis(10);
+/// Lock that is held while a file is copied, because its content is in memory meanwhile.
+static COPYING: Mutex<()> = Mutex::const_new(());
 
 /// Request of an agent to send a file.
 #[derive(Debug, Clone)]
@@ -65,7 +69,13 @@ impl Fleet {
         let location = location.filter(|location| location.node == self.engine.home.node);
         let location = location.ok_or(FleetError::SendRefused(SendRefused::Elsewhere))?;
         let max_bytes = max_sent_bytes(platform);
-        let file = self.copied(&job, location.directory, max_bytes, request).await;
+        let file = {
+            let _copying = COPYING.lock().await;
+            if self.store().count_chat_files(job.id().clone()).await? >= MAX_SENT_FILES {
+                return Err(FleetError::SendRefused(SendRefused::TooMany));
+            }
+            self.copied(&job, location.directory, max_bytes, request).await
+        };
         let file = file.map_err(FleetError::SendRefused)?;
         fault::point("chat_file_copied");
         let after_line = self.lines_before(&job, written).await;
@@ -111,8 +121,20 @@ impl Fleet {
         let name = safe_name(&redactor.redact(&name));
         let message = redactor.redact(&message).into_owned();
         let (state, id, file_key) = (self.state_folder().clone(), job.id().clone(), key.clone());
+        let loaded = self.engine.loaded();
+        let attempt = Attempt::new(state.path(), job.id(), job.attempts());
+        let agent = job.agent().clone();
         run_blocking(move || {
-            let content = read(&directory, &path, max_bytes)?;
+            let workspaces = state.workspaces();
+            let place = FilePlace {
+                work_dir: WorkDirPath {
+                    directory: &directory,
+                    workspaces: &workspaces,
+                    writable: &loaded.writable,
+                },
+                hidden: &hidden_from(&loaded, &agent, &attempt, &state),
+            };
+            let content = read(&place, &path, max_bytes)?;
             let content = match String::from_utf8(content) {
                 Ok(text) => redactor.redact(&text).into_owned().into_bytes(),
                 Err(error) => error.into_bytes(),
@@ -155,26 +177,6 @@ fn written_bytes(attempt: &Attempt) -> u64 {
     attempt.stdout().metadata().map_or(0, |about| about.len())
 }
 
-/// Reads a file of the working directory. Links are not followed: an agent could make the daemon read a file that the
-/// agent itself may not read.
-fn read(directory: &Path, path: &str, max_bytes: u64) -> Result<Vec<u8>, SendRefused> {
-    let real = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    let named = Path::new(path);
-    let below = [directory, real.as_path()].into_iter().find_map(|folder| named.strip_prefix(folder).ok());
-    let below = below.unwrap_or(named);
-    let content = Root::open(directory).and_then(|root| root.read(below, max_bytes));
-    let path = path.to_owned();
-    match content {
-        Ok(content) if content.is_empty() => Err(SendRefused::Empty { path }),
-        Ok(content) => Ok(content),
-        Err(NotOpened::Missing | NotOpened::Outside) => Err(SendRefused::NotInside { path }),
-        Err(NotOpened::TooLarge(max_bytes)) => Err(SendRefused::TooLarge { path, max_bytes }),
-        Err(error @ (NotOpened::Link | NotOpened::NotRegular | NotOpened::Io(_))) => {
-            Err(SendRefused::NotReadable { path, reason: error.to_string() })
-        }
-    }
-}
-
 fn write(state: &StateFolder, job: &JobId, key: &str, content: &[u8]) -> io::Result<()> {
     let path = state.sent_file(job, key);
     let folder = path.parent().unwrap_or(state.path());
@@ -183,52 +185,4 @@ fn write(state: &StateFolder, job: &JobId, key: &str, content: &[u8]) -> io::Res
     file.write_all(content)?;
     file.persist(path)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn only_files_inside_the_directory_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let (work_dir, secret) = (folder.path().join("work"), folder.path().join("secret"));
-        fs::create_dir_all(work_dir.join("out")).unwrap();
-        fs::write(work_dir.join("out/a.txt"), "inside").unwrap();
-        fs::write(work_dir.join("empty"), "").unwrap();
-        fs::write(&secret, "secret").unwrap();
-        symlink(&secret, work_dir.join("leads-out")).unwrap();
-        symlink("out/a.txt", work_dir.join("leads-in")).unwrap();
-        symlink("..", work_dir.join("above")).unwrap();
-        let absolute = work_dir.join("out/a.txt").display().to_string();
-        for (path, expected) in [
-            ("out/a.txt", "inside"),
-            ("./out/../out/a.txt", "inside"),
-            (absolute.as_str(), "inside"),
-            ("empty", r#""empty" is empty"#),
-            ("out", r#""out" cannot be sent: it is not a regular file"#),
-            ("../secret", r#""../secret" is not a file inside the working directory of the job"#),
-            ("/etc/passwd", r#""/etc/passwd" is not a file inside the working directory of the job"#),
-            ("nothing", r#""nothing" is not a file inside the working directory of the job"#),
-            (
-                "leads-out",
-                r#""leads-out" cannot be sent: it is a symbolic link, or its path contains one; links are not followed here"#,
-            ),
-            (
-                "leads-in",
-                r#""leads-in" cannot be sent: it is a symbolic link, or its path contains one; links are not followed here"#,
-            ),
-            (
-                "above/secret",
-                r#""above/secret" cannot be sent: it is a symbolic link, or its path contains one; links are not followed here"#,
-            ),
-        ] {
-            let found = read(&work_dir, path, 100).map(|content| String::from_utf8(content).unwrap());
-            assert_eq!(found.unwrap_or_else(|error| error.to_string()), expected, "{path}");
-        }
-        let large = read(&work_dir, "out/a.txt", 5).unwrap_err().to_string();
-        assert_eq!(large, r#""out/a.txt" is too large; the maximum is 5 B"#);
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cowhand_core::chat::ChatPlatform;
 use cowhand_core::cut::cut;
 use cowhand_core::duration::rounded_from_seconds;
 use cowhand_core::hook::{HOOK_RETRIES, HookEvent};
@@ -27,7 +28,7 @@ pub(super) async fn discord(
         "api/v10/channels/{}/messages",
         percent_encoding::utf8_percent_encode(channel, PERCENT_ENCODED)
     );
-    let service = Service::of("COWHAND_DISCORD_API", "https://discord.com/");
+    let service = Service::of(call, ChatPlatform::Discord, token_env);
     let message = to_discord(&Message::of(call));
     match service.post(&path, &format!("Bot {token}"), &message).await? {
         Ok(reply) if reply.status == StatusCode::TOO_MANY_REQUESTS => {
@@ -55,7 +56,7 @@ pub(super) async fn slack(
     token_env: &str,
 ) -> Result<HookResult, HookResult> {
     let token = call.variable(token_env)?;
-    let service = Service::of("COWHAND_SLACK_API", "https://slack.com/api/");
+    let service = Service::of(call, ChatPlatform::Slack, token_env);
     let message = to_slack(channel, &Message::of(call));
     match service.post("chat.postMessage", &format!("Bearer {token}"), &message).await? {
         // Slack reports errors in the body.
@@ -91,17 +92,23 @@ const PERCENT_ENCODED: &percent_encoding::AsciiSet =
 
 struct Service {
     base: String,
-    /// True if a test has set its own address.
+    /// True if the config or the environment sets the address, which can then be on a private network.
     overridden: bool,
 }
 
 impl Service {
-    fn of(variable: &str, usual: &str) -> Self {
-        match std::env::var(variable) {
-            Ok(base) if !base.is_empty() => {
-                Self { base: format!("{}/", base.trim_end_matches('/')), overridden: true }
-            }
-            _ => Self { base: usual.to_owned(), overridden: false },
+    /// Returns the service with the address of the chat bot that has the same token, if there is one.
+    fn of(call: &HookCall<'_>, platform: ChatPlatform, token_env: &str) -> Self {
+        let (variable, usual) = match platform {
+            ChatPlatform::Discord => ("COWHAND_DISCORD_API", "https://discord.com/"),
+            ChatPlatform::Slack => ("COWHAND_SLACK_API", "https://slack.com/api/"),
+        };
+        let chats = call.loaded.roster.agents.iter().filter_map(|agent| agent.chat.as_ref()?.on(platform));
+        let mut bots = chats.map(|chat| &chat.bot).filter(|bot| bot.token_env == token_env);
+        let of_bot = bots.find_map(|bot| bot.api_url.clone());
+        match of_bot.or_else(|| std::env::var(variable).ok()).filter(|base| !base.is_empty()) {
+            Some(base) => Self { base: format!("{}/", base.trim_end_matches('/')), overridden: true },
+            None => Self { base: usual.to_owned(), overridden: false },
         }
     }
 

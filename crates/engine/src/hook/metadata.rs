@@ -1,86 +1,65 @@
 //! The file in which an agent leaves facts for its hooks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cowhand_core::id::JobId;
 use serde_json::Value;
 use tracing::warn;
 
 use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::work_dir::WorkDirPath;
 
 const METADATA_CAP: u64 = 64 << 10;
 
-/// Where an agent leaves its metadata, and where agents can write.
+/// Where an agent leaves its metadata.
 #[derive(Debug)]
-pub struct MetadataLocations<'a> {
+pub struct MetadataLocation<'a> {
     /// Value of `metadata_file`.
     pub file: &'a str,
     /// Working directory of the agent.
-    pub directory: &'a Path,
-    /// Folder of all workspaces. In its workspace, the agent can write everywhere, also above its working directory.
-    pub workspaces: &'a Path,
-    /// Directories in which sandboxed agents may write.
-    pub writable: &'a [PathBuf],
+    pub work_dir: WorkDirPath<'a>,
 }
 
 /// Reads the metadata. Returns `None` if there is no such file. A file that cannot be used is logged and ignored.
-pub fn read(locations: &MetadataLocations<'_>, job: &JobId) -> Option<Value> {
-    match contents(locations) {
+pub fn read(location: &MetadataLocation<'_>, job: &JobId) -> Option<Value> {
+    match contents(location) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let file = locations.directory.join(locations.file);
+            let file = location.work_dir.directory.join(location.file);
             warn!(%job, "the metadata file {} is ignored: {error}", file.display());
             None
         }
     }
 }
 
-fn contents(locations: &MetadataLocations<'_>) -> Result<Option<Value>, NotOpened> {
-    let text = match text(locations) {
+fn contents(location: &MetadataLocation<'_>) -> Result<Option<Value>, NotOpened> {
+    let text = match text(location) {
         Err(NotOpened::Missing) => return Ok(None),
         text => text?,
     };
     Ok(Some(serde_json::from_slice(&text).map_err(std::io::Error::from)?))
 }
 
-fn text(locations: &MetadataLocations<'_>) -> Result<Vec<u8>, NotOpened> {
-    let file = Path::new(locations.file);
-    if let Some(path) = path_in_workspaces(locations) {
-        return match Root::open(locations.workspaces)?
-            .directory(&path.top)?
-            .read(&path.rest.join(file), METADATA_CAP)
-        {
-            Err(NotOpened::Outside) => read_outside(locations, file),
-            read => read,
-        };
-    }
-    match Root::configured(locations.directory, locations.writable)?.read(file, METADATA_CAP) {
-        Err(NotOpened::Outside) => read_outside(locations, file),
+fn text(location: &MetadataLocation<'_>) -> Result<Vec<u8>, NotOpened> {
+    let file = Path::new(location.file);
+    // The path may lead out of the working directory, but not out of the workspace.
+    let read = match location.work_dir.open_workspace()? {
+        Some((workspace, below)) => workspace.read(&below.join(file), METADATA_CAP),
+        None => location.work_dir.open()?.read(file, METADATA_CAP),
+    };
+    match read {
+        Err(NotOpened::Outside) => read_outside(&location.work_dir, file),
         read => read,
     }
 }
 
 /// Reads a metadata file for which the config names a path outside of the agent's directory.
-fn read_outside(locations: &MetadataLocations<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
-    let file = locations.directory.join(file);
+fn read_outside(work_dir: &WorkDirPath<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
+    let file = work_dir.directory.join(file);
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(NotOpened::Outside);
     };
-    Root::configured(folder, locations.writable)?.read(Path::new(name), METADATA_CAP)
-}
-
-struct WorkspacePath {
-    top: PathBuf,
-    rest: PathBuf,
-}
-
-/// Returns the name of the workspace in which the agent works, and the path of its working directory in the workspace.
-/// Returns `None` if the agent works outside of the workspaces.
-fn path_in_workspaces(locations: &MetadataLocations<'_>) -> Option<WorkspacePath> {
-    let folder = locations.workspaces.canonicalize().ok()?;
-    let mut names = locations.directory.strip_prefix(&folder).ok()?.components();
-    let top = PathBuf::from(names.next()?.as_os_str());
-    Some(WorkspacePath { top, rest: names.as_path().to_owned() })
+    Root::configured(folder, work_dir.writable)?.read(Path::new(name), METADATA_CAP)
 }
 
 #[cfg(test)]
@@ -93,8 +72,9 @@ mod tests {
     use super::*;
 
     fn read_in(file: &str, directory: &Path, workspaces: &Path) -> Result<Option<Value>, String> {
-        let locations = MetadataLocations { file, directory, workspaces, writable: &[directory.to_owned()] };
-        contents(&locations).map_err(|error| error.to_string())
+        let writable = [directory.to_owned()];
+        let work_dir = WorkDirPath { directory, workspaces, writable: &writable };
+        contents(&MetadataLocation { file, work_dir }).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::secrets::kept::{self, GivenTexts};
 use crate::state::modes;
 use cowhand_run::attempt::{Attempt, BeforeOutput};
 use cowhand_run::ending::{Ending, ExitStatus};
-use cowhand_run::launch;
+use cowhand_run::launch::{self, FleetVariables};
 use cowhand_run::launcher::LaunchInput;
 use cowhand_run::process::StopSignal;
 use cowhand_run::shortage;
@@ -64,8 +64,8 @@ pub(super) async fn run(
 ) -> Result<HookResult, HookResult> {
     let (engine, taken) = (call.engine, call.taken);
     let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
-    let inherited = launch::own_environment();
-    let environment = launch::environment(call.agent, call.job, inherited, &call.loaded.variables);
+    let variables = FleetVariables::of(&call.loaded.roster, &call.loaded.variables);
+    let environment = launch::environment(call.agent, call.job, &variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = StartSpec {
         // The command is in a file and not in an argument, because the config may have put a secret into the command.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::roster::{Agent, Roster, Schedule};
-use cowhand_core::shell::shell_word;
+use cowhand_core::shell::trigger_words;
 use cowhand_core::trigger::Driver;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
@@ -86,7 +86,7 @@ impl GivenUp {
     /// Returns the condition of a retry, such as `, once ... fires its schedule`; empty if there is no condition.
     pub fn condition(&self) -> String {
         let Some(TakenBy { agent, schedule }) = &self.to_trigger else { return String::new() };
-        format!(", once `cowhand trigger {agent} {}` fires its schedule", shell_word(schedule.as_str()))
+        format!(", once `cowhand trigger {}` fires its schedule", trigger_words(agent, schedule))
     }
 }
 

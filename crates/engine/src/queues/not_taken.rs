@@ -1,7 +1,7 @@
 //! The reasons why the clock fires no schedule that takes items from a queue.
 
 use cowhand_core::id::ScheduleId;
-use cowhand_core::shell::{schedule_word, shell_word};
+use cowhand_core::shell::{schedule_word, trigger_words};
 
 use crate::schedule_view::{ScheduleStatus, ScheduleView};
 
@@ -24,8 +24,8 @@ fn obstacle(view: &ScheduleView) -> Option<String> {
     match view.status {
         ScheduleStatus::Idle | ScheduleStatus::Running if view.is_by_clock() => None,
         ScheduleStatus::Idle | ScheduleStatus::Running => {
-            let (agent, schedule, kind) = (&view.agent, shell_word(view.schedule.as_str()), &view.kind);
-            Some(format!("{name} is of type {kind}, and `cowhand trigger {agent} {schedule}` fires it"))
+            let (words, kind) = (trigger_words(&view.agent, &view.schedule), &view.kind);
+            Some(format!("{name} is of type {kind}, and `cowhand trigger {words}` fires it"))
         }
         ScheduleStatus::Finished => Some(format!("{name} has finished")),
         ScheduleStatus::Disabled if view.over => Some(format!("{name} is turned off and has finished")),

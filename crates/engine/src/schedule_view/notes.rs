@@ -10,10 +10,10 @@ use cowhand_core::policy::ClosedBy;
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
-use cowhand_core::shell::shell_word;
+use cowhand_core::shell::{option_words, trigger_words};
 use cowhand_core::trigger::{Driver, TriggerConfig};
 use cowhand_core::work_source::ConfiguredSource;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{ScheduleStatus, ScheduleView};
 use cowhand_store::LedgerRow;
@@ -34,7 +34,18 @@ impl ScheduleView {
         let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
         if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
         {
-            return self.with_note(SkipReason::Paused, Some(*until), reason.clone());
+            // After the pause, the schedule waits for a budget that is still used up then.
+            let over = roster.over_budget(agent, &snapshot.ledger, now);
+            let over = over.filter(|over| !over.fits_after_running());
+            let (until, note) =
+                match over.and_then(|over| Some((over, over.until.filter(|end| end > until)?))) {
+                    Some((over, end)) => {
+                        let over = over.sentence(&agent.name, roster.zone());
+                        (end, format!("{reason}; its pause ends at {until:.0}, and {over}"))
+                    }
+                    None => (*until, reason.clone()),
+                };
+            return self.with_note(SkipReason::Paused, Some(until), note);
         }
         let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
         let record = snapshot.schedules.get(&schedule.id);
@@ -60,11 +71,19 @@ impl ScheduleView {
             let until = over.until.filter(|_| !over.fits_after_running());
             let is_interval = matches!(schedule.trigger, TriggerConfig::Interval { .. });
             let is_delayed = self.skip_reason == Some(SkipReason::NotDue)
+                && self.never_fires.is_none()
                 && if over.fits_after_running() {
-                    is_interval && self.next_run_at.is_none() && self.never_fires.is_none()
+                    is_interval && self.next_run_at.is_none()
                 } else {
                     self.fires_before(schedule, until, now)
                 };
+            // A schedule that would not fire anyway, and has no job that waits, has a better reason in its calendar.
+            if !is_delayed && self.skip_reason == Some(SkipReason::NotDue) && self.jobs_waiting == 0 {
+                let by_calendar = self.clone().with_calendar(schedule, snapshot, now);
+                if by_calendar.skip_note.is_some() {
+                    return by_calendar;
+                }
+            }
             if is_delayed || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
                 self.skip_reason = Some(SkipReason::OverBudget);
             }
@@ -78,6 +97,9 @@ impl ScheduleView {
         if let Some((until, sentence)) = requeue.or_else(|| retry_note(schedule, snapshot, now)) {
             self.skip_reason = Some(SkipReason::Requeued);
             return self.with_note(SkipReason::Requeued, Some(until), sentence);
+        }
+        if let Some((until, sentence)) = person_note(roster, agent, schedule, snapshot) {
+            return self.with_note(SkipReason::OverBudget, until, sentence);
         }
         if let Some(wait) = slot_wait(roster, agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::AtCapacity);
@@ -125,7 +147,9 @@ impl ScheduleView {
         let Some(until) = until else { return self.next_run_at.is_none() };
         match &schedule.trigger {
             TriggerConfig::Cron { expression, .. } => {
-                expression.next_after(now, schedule.zone.time_zone()).is_some_and(|at| at < until)
+                let start = schedule.timing.start_at.and_then(|start| start.checked_sub(TICK).ok());
+                let from = start.map_or(now, |start| start.max(now));
+                expression.next_after(from, schedule.zone.time_zone()).is_some_and(|at| at < until)
             }
             _ => self.next_run_at == Some(until),
         }
@@ -204,6 +228,9 @@ impl ScheduleView {
     }
 }
 
+/// The smallest step of a time: a time of a cron expression at `start_at` itself is after `start_at` less this step.
+const TICK: SignedDuration = SignedDuration::from_nanos(1);
+
 /// Explains why a delay whose time passed while it was off does not fire, and what to do.
 pub(crate) fn passed_while_off_sentence(
     agent: &AgentName,
@@ -211,9 +238,9 @@ pub(crate) fn passed_while_off_sentence(
     due: Timestamp,
 ) -> String {
     format!(
-        "its time ({due:.0}) passed while it was off, so it does not fire; `cowhand trigger {agent} {}` runs it, and a new \
+        "its time ({due:.0}) passed while it was off, so it does not fire; `cowhand trigger {}` runs it, and a new \
          `run_at` or `in` in its file arms it again",
-        shell_word(schedule.as_str())
+        trigger_words(agent, schedule)
     )
 }
 
@@ -280,6 +307,20 @@ fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opt
         .next()
 }
 
+/// Explains that the oldest job of the schedule whose sender has no budget left waits, and until when.
+fn person_note(
+    roster: &Roster,
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &Snapshot,
+) -> Option<(Option<Timestamp>, String)> {
+    let mut jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
+    let (job, over) =
+        jobs.find_map(|job| snapshot.ledger.over_person.get(&job.id).map(|over| (&job.id, over)))?;
+    let until = over.until.filter(|_| !over.fits_after_running());
+    Some((until, format!("{job}: {}", over.sentence(&agent.name, roster.zone()))))
+}
+
 /// Explains why the oldest job of the schedule that waits for a retry still waits, and until when.
 fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.next_retry(schedule.id, now)?;
@@ -307,12 +348,12 @@ fn waiting_work_note(
     let held = first_hold.map(|hold| {
         let until = if hold == ScheduleHold::Off { "until it is on again" } else { "yet" };
         let counted = counted(held_jobs.len(), held_firings.len());
-        format!("{counted} of it will not start {until}: {}", hold.sentence())
+        let sentence = hold.sentence(&agent.name, schedule.zone.time_zone());
+        format!("{counted} of it will not start {until}: {sentence}")
     });
-    let (agent_name, schedule_name) = (&agent.name, shell_word(schedule.name.as_str()));
+    let (agent_name, option) = (&agent.name, option_words("--schedule", schedule.name.as_str()));
     let free = (!free_jobs.is_empty() || !free_firings.is_empty()).then(|| {
-        let cancel =
-            format!("`cowhand cancel --agent {agent_name} --schedule {schedule_name} --status pending`");
+        let cancel = format!("`cowhand cancel --agent {agent_name} {option} --status pending`");
         let counted = counted(free_jobs.len(), free_firings.len());
         format!("{counted} of it will still start; {cancel} cancels the waiting jobs and firings")
     });
@@ -399,7 +440,7 @@ pub fn why_of(
             {
                 note.to_owned()
             }
-            Some(note) => format!("`trust`: {note}"),
+            Some(note) => format!("{BY_TRUST}{note}"),
             // Earlier versions wrote no note.
             None => "its trigger, `filter` or `when_command` rejected it".to_owned(),
         },
@@ -429,6 +470,9 @@ pub fn message_in_words(message: &OriginMessage) -> String {
     let link = message.url.as_ref().map(|url| format!(" ({url})")).unwrap_or_default();
     format!("a message of {message}{link}")
 }
+
+/// Start of the explanation of a firing whose text `trust` refused.
+pub(crate) const BY_TRUST: &str = "`trust`: ";
 
 /// Start of the note of a firing whose chat message was refused.
 pub(crate) const REFUSED_MESSAGE: &str = "its chat refused ";

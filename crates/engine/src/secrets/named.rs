@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use cowhand_core::chat::settings::AgentChat;
 use cowhand_core::config::ShownConfig;
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::TriggerConfig;
@@ -15,10 +14,8 @@ const ENDING: &str = "_env";
 /// Returns the names of these variables for a whole fleet, from its agents, from its schedules, and from keys that only
 /// the shown config has.
 pub fn variables(roster: &Roster, shown: Option<&ShownConfig>) -> Vec<String> {
-    let mut names = BTreeSet::new();
+    let mut names: BTreeSet<String> = roster.chat_variables().into_iter().map(str::to_owned).collect();
     for agent in &roster.agents {
-        let of_chat = agent.chat.iter().flat_map(AgentChat::secret_variables);
-        names.extend(of_chat.map(str::to_owned));
         look_in_part(agent.work_source.as_ref(), &mut names);
         look_in_part(agent.trust.as_ref(), &mut names);
         if agent.hooks.all().next().is_some() {

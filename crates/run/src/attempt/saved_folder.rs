@@ -14,19 +14,24 @@ const SAVED_FILE: &str = "saved.json";
 /// A folder that has to be removed after the attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedFolder {
-    /// Working directory of the attempt.
+    /// Real path of the working directory, before the agent starts.
     pub directory: PathBuf,
     /// Path of the folder below the working directory.
     pub below: PathBuf,
 }
 
 impl SavedFolder {
-    /// Removes the folder. The agent may have replaced the folder or a folder above it by a link; links are not
+    /// Opens the working directory. The agent may have replaced it, or a folder above it, by a link; links are not
     /// followed.
+    pub fn open_directory(&self) -> Result<Root, NotOpened> {
+        Root::without_links(&self.directory)
+    }
+
+    /// Removes the folder, without following links.
     fn remove(&self) -> io::Result<()> {
         let above = self.below.parent().unwrap_or(Path::new("."));
         let Some(name) = self.below.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
-        match Root::open(&self.directory).and_then(|root| root.directory(above)) {
+        match self.open_directory().and_then(|root| root.directory(above)) {
             Ok(above) => above.remove_all(name),
             Err(NotOpened::Missing | NotOpened::Link) => Ok(()),
             Err(error) => Err(error.into()),
@@ -60,26 +65,29 @@ mod tests {
     #[test]
     fn the_saved_folder_is_removed_with_the_private_files() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
         let attempt = Attempt::new(&at("state"), &"job-2026-01-05-aaaaaa".parse().unwrap(), 1);
         attempt.remove_private_files().unwrap();
-        for replaced in [None, Some("work/in/files"), Some("work/in")] {
-            fs::create_dir_all(at("work/in/files/deep")).unwrap();
-            fs::create_dir_all(at("outside/files")).unwrap();
-            fs::write(at("outside/files/kept"), "").unwrap();
-            fs::write(at("work/in/other"), "").unwrap();
-            let saved = SavedFolder { directory: at("work"), below: "in/files".into() };
+        fs::create_dir_all(at("outside/work/in/files")).unwrap();
+        fs::write(at("outside/work/in/files/kept"), "").unwrap();
+        let saved = SavedFolder { directory: at("top/work"), below: "in/files".into() };
+        for replaced in [None, Some("top/work/in/files"), Some("top/work/in"), Some("top/work"), Some("top")]
+        {
+            fs::create_dir_all(at("top/work/in/files/deep")).unwrap();
+            fs::write(at("top/work/in/other"), "").unwrap();
             attempt.record_saved_folder(&saved).unwrap();
             if let Some(replaced) = replaced {
                 fs::remove_dir_all(at(replaced)).unwrap();
-                symlink(at(if replaced == "work/in" { "outside" } else { "outside/files" }), at(replaced))
-                    .unwrap();
+                symlink(at(&replaced.replace("top", "outside")), at(replaced)).unwrap();
             }
             attempt.remove_private_files().unwrap();
             attempt.remove_private_files().unwrap();
-            assert!(at("outside/files/kept").exists(), "{replaced:?}");
-            if replaced != Some("work/in") {
-                assert!(!at("work/in/files").exists() && at("work/in/other").exists(), "{replaced:?}");
+            assert!(at("outside/work/in/files/kept").exists(), "{replaced:?}");
+            match replaced {
+                None => assert!(!at("top/work/in/files").exists() && at("top/work/in/other").exists()),
+                Some("top/work/in/files") => assert!(at("top/work/in/other").exists()),
+                Some(replaced) => fs::remove_file(at(replaced)).unwrap(),
             }
         }
     }

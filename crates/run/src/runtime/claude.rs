@@ -235,7 +235,9 @@ impl Claude {
 fn add_missing_input(reported: &mut BTreeMap<String, ModelUsage>, counted: &BTreeMap<String, ModelUsage>) {
     let sum = |models: &BTreeMap<String, ModelUsage>| {
         let mut sum = ModelUsage::default();
-        models.values().for_each(|used| sum.add(used));
+        for used in models.values() {
+            sum.add(used);
+        }
         sum
     };
     let (in_result, in_messages) = (sum(reported), sum(counted));

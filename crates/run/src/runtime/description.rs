@@ -154,6 +154,15 @@ pub fn key_variables(agent: &Agent) -> Vec<&'static str> {
     providers.flat_map(|provider| provider(agent).keys).map(|(variable, ..)| *variable).collect()
 }
 
+/// Returns whether a variable can have the key with which the agent's own program reaches its provider. For an ACP agent
+/// whose program is not known, that is every variable of a runtime.
+pub fn may_be_own_key(agent: &Agent, name: &str) -> bool {
+    match description(agent.program.known_runtime()).provider {
+        Some(provider) => provider(agent).keys.iter().any(|(variable, ..)| *variable == name),
+        None => agent.runtime() == Runtime::Acp && is_variable_of_runtime(name),
+    }
+}
+
 /// Returns whether a variable of the daemon's environment belongs to the program of a runtime, or to its provider.
 pub fn is_variable_of_runtime(name: &str) -> bool {
     let prefixes = Runtime::ALL.into_iter().flat_map(|runtime| description(runtime).variable_prefixes);

@@ -11,6 +11,7 @@ use cowhand_core::sandbox::{Credentials, NetworkAccess, RequestedSandbox, Sandbo
 use super::SandboxError;
 use super::docker;
 use super::git::Worktree;
+use super::hidden::{existing_paths, hidden_paths, sorted_unique};
 use super::{ability, protected};
 use crate::runtime::description::Description;
 use crate::start::{ContainerSettings, SandboxPlan, VolumeMount};
@@ -37,37 +38,6 @@ const SYSTEM_PATHS: [&str; 17] = [
 ];
 /// Folders to which `/etc/resolv.conf` may be a link. Name resolution needs them.
 const RESOLVER_PATHS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
-
-/// Files and folders that only programs of the system read. They are hidden from agents.
-const SYSTEM_SECRETS: [&str; 8] = [
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-];
-/// Credentials for other machines and accounts in a home directory. They are hidden from agents.
-const HOME_SECRETS: [&str; 16] = [
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".git-credentials",
-    ".password-store",
-    ".pypirc",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".local/share/keyrings",
-];
 
 /// Input of a sandbox plan.
 #[derive(Debug, Clone, Copy)]
@@ -253,29 +223,14 @@ fn refuse_hidden_parts(sandbox: &SandboxPlan) -> Result<(), SandboxError> {
 }
 
 fn hidden(input: &SandboxInput<'_>) -> Vec<PathBuf> {
-    let home = home(input);
-    let keys = HOME_SECRETS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
-    let secrets = SYSTEM_SECRETS.iter().map(PathBuf::from);
-    let dotenv = input.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
+    let hidden = hidden_paths(home(input), input.files, input.state);
     let sockets = docker::sockets(&input.requested.container);
-    existing_paths(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([input.state.to_owned()]))
+    sorted_unique(hidden.into_iter().chain(existing_paths(sockets.into_iter())))
 }
 
 fn home(input: &SandboxInput<'_>) -> Option<PathBuf> {
     let home = Path::new(input.environment.get("HOME")?);
     home.is_absolute().then(|| home.canonicalize().ok()).flatten()
-}
-
-/// Returns the existing paths, resolved.
-fn existing_paths(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-    sorted_unique(paths.filter_map(|path| path.canonicalize().ok()))
-}
-
-fn sorted_unique(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = paths.collect();
-    found.sort();
-    found.dedup();
-    found
 }
 
 fn writable_paths(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {

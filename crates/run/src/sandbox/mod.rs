@@ -14,6 +14,7 @@ pub mod docker;
 mod error;
 pub mod forward;
 mod git;
+mod hidden;
 mod landlock;
 mod other_processes;
 mod protected;
@@ -34,6 +35,7 @@ use super::start::{SandboxPlan, StartSpec};
 pub use allow::{SandboxInput, resolve_plan, temporary};
 pub use bwrap_status::{BwrapStatus, failure, try_out};
 pub use error::SandboxError;
+pub use hidden::hidden_paths;
 pub use writable::writable;
 
 /// Exit code if the agent is not started. Shells use it for a command that cannot be run.

@@ -22,7 +22,7 @@ use cowhand_system::tree::{self, Next, Purpose, TreeEntry, TreeStep};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemainingPart {
     Nothing,
-    /// The branch remains, because it has commits that exist nowhere else.
+    /// The branch remains, because it has commits that exist nowhere else, or because the repository is missing.
     Branch,
 }
 
@@ -45,9 +45,9 @@ pub fn remove(
         keep_detached_commits(workspace, minder)?;
     }
     discard(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
-    // A missing repository has neither the branch nor a record of the worktree.
+    // The repository may come back, with the branch and the record of the worktree.
     if is_missing(&workspace.repository) {
-        return Ok(RemainingPart::Nothing);
+        return Ok(RemainingPart::Branch);
     }
     // The record is removed first, because the agent may have changed it.
     if workspace.kind == IsolationKind::Worktree {
@@ -57,7 +57,8 @@ pub fn remove(
     drop_branch(workspace, minder)
 }
 
-/// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
+/// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed. If
+/// the repository was missing when the workspace was removed, also removes the record of the worktree.
 pub fn remove_branch_if_stored(
     workspace: &Workspace,
     minder: Option<&LockedMinder>,
@@ -66,6 +67,11 @@ pub fn remove_branch_if_stored(
     if is_missing(&workspace.repository) {
         return Ok(false);
     }
+    if workspace.kind == IsolationKind::Worktree {
+        keep_detached_commits(workspace, minder)?;
+        record::remove(workspace)?;
+    }
+    record::restore(workspace)?;
     Ok(drop_branch(workspace, minder)? == RemainingPart::Nothing)
 }
 

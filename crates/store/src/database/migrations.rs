@@ -60,6 +60,8 @@ macro_rules! migrations {
             39 "0039_" "chat_files",
             40 "0040_" "chat_inboxes",
             41 "0041_" "chat_surfaces",
+            42 "0042_" "chat_counted",
+            43 "0043_" "chat_threads",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

@@ -16,6 +16,7 @@ use crate::{HOURLY, TestDb, at, new_job, on_both, roster};
 on_both! {
     a_schedule_that_fired_continues_after_both_histories,
     jobs_of_another_agent_hold_nothing_up,
+    jobs_that_stayed_with_their_agent_get_a_new_schedule,
     running_jobs_of_another_agent_are_waited_for,
     a_running_job_that_is_tried_again_stays_with_its_agent,
     a_schedule_that_fired_counts_from_the_later_run,
@@ -91,6 +92,24 @@ async fn jobs_of_another_agent_hold_nothing_up(db: TestDb) {
         [(job.id(), JobStatus::Pending)],
         "the firing is told with its job, which has not run"
     );
+}
+
+/// Another agent has the history, but the waiting jobs of the former schedule can still get a schedule of their agent.
+async fn jobs_that_stayed_with_their_agent_get_a_new_schedule(db: TestDb) {
+    let store = db.open().await;
+    let old = roster(&[HOURLY]);
+    store.load_schedules(old.clone(), at(0)).await.unwrap();
+    fire(&store, id_of(&old), 3_600).await;
+    let other = roster_with_adoption("other", "s0", HOURLY, ("coder", "s0"));
+    store.load_schedules(other, at(3_601)).await.unwrap();
+    let back = roster_with_adoption("coder", "new", HOURLY, ("coder", "s0"));
+    assert_eq!(store.load_schedules(back.clone(), at(3_602)).await.unwrap(), []);
+    let job = store.snapshot().await.unwrap().jobs.remove(0);
+    assert_eq!(job.schedule_name.as_ref().map(|name| name.as_str()), Some("new"));
+    let plan = plan(at(3_603), &back, &store.snapshot_of(&back, at(3_603)).await.unwrap());
+    let starts = |action: &Action| matches!(action, Action::Start { job: started, .. } if *started == job.id);
+    assert!(plan.actions.iter().any(starts), "{plan:?}");
+    assert_eq!(store.load_schedules(back, at(3_604)).await.unwrap(), [], "it may stay in the config");
 }
 
 /// Returns the firings that the plan of an agent with a new name makes, as `key outcome`.

@@ -22,6 +22,7 @@ use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, on_both, roster, wi
 
 on_both! {
     a_reserved_amount_is_not_reserved_again,
+    a_snapshot_has_the_unspent_reservations,
     two_stores_never_spend_the_same_reserve_twice,
     firing_and_claiming_reserves_too,
     recorded_usage_counts_after_the_node_is_lost,
@@ -34,6 +35,7 @@ on_both! {
     a_job_counts_as_empty_only_if_no_attempt_acted,
     a_completed_job_by_hand_ends_the_pause,
     a_completed_job_by_hand_resets_the_breaker,
+    a_pause_ends_when_the_breaker_is_turned_off,
     days_are_those_of_the_zone,
     items_and_jobs_have_their_sums,
 }
@@ -46,7 +48,7 @@ fn per_day(dollars: f64) -> Budget {
 
 fn limits(agent_budget: Budget, fleet: Budget) -> SpendLimits {
     let (day, month) = (Period::day(at(0), &TimeZone::UTC), Period::month(at(0), &TimeZone::UTC));
-    SpendLimits { own: agent_budget, fleet, day, month }
+    SpendLimits { own: agent_budget, fleet, person: None, day, month }
 }
 
 fn starter(limits: SpendLimits) -> Starter {
@@ -331,6 +333,19 @@ async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
     assert_eq!(record(&second, two, 0.5).await, Some((BudgetOwner::Fleet, BudgetWindow::Day, 2_000_000)));
 }
 
+async fn a_snapshot_has_the_unspent_reservations(db: TestDb) {
+    let store = db.open().await;
+    let id = add(&store, hand_job()).await;
+    let reserved = async || store.snapshot().await.unwrap().jobs[0].reserved.microdollars;
+    assert_eq!(reserved().await, 0, "it is pending");
+    let starter = starter(limits(per_day(5.0), Budget::default()));
+    let claim = store.claim_with_limits(id.clone(), starter, at(1)).await.unwrap();
+    let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+    assert_eq!(reserved().await, 5_000_000);
+    store.record_usage(id, epoch, cost(1.5), None).await.unwrap();
+    assert_eq!(reserved().await, 3_500_000);
+}
+
 fn failed(message: &str, breaker: Breaker) -> Settlement {
     let error = JobError { kind: ErrorKind::Exit, message: message.to_owned() };
     let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
@@ -433,8 +448,33 @@ async fn a_completed_job_by_hand_resets_the_breaker(db: TestDb) {
     fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
     assert!(store.disable(schedule, DisabledBy::Person, at(6)).await.unwrap());
     assert!(store.schedule(schedule).await.unwrap().unwrap().pause_while_disabled.is_some());
+    fire_and_settle(&store, schedule, 6, failed("no", breaker)).await;
     complete_by_hand(&store, schedule, 7).await;
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().pause_while_disabled, None);
+    let events = store.events_after(0, 100).await.unwrap();
+    let count = |is_meant: fn(&Fact) -> bool| events.iter().filter(|event| is_meant(&event.fact)).count();
+    assert_eq!(
+        count(|fact| matches!(fact, Fact::SchedulePaused { .. })),
+        2,
+        "also the pause that is renewed"
+    );
+    assert_eq!(count(|fact| matches!(fact, Fact::ScheduleResumed)), 1, "{events:?}");
+}
+
+/// A breaker that is turned off in the config ends the pause.
+async fn a_pause_ends_when_the_breaker_is_turned_off(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let breaker = Breaker { failures: 1, ..Breaker::default() };
+    fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
+    let mut off = roster(&[HOURLY]);
+    off.agents[0].schedules[0].breaker.failures = 0;
+    for _ in ["at first", "again"] {
+        store.load_schedules(off.clone(), at(2)).await.unwrap();
+    }
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
+    let events = store.events_after(0, 100).await.unwrap();
+    let resumed = events.iter().filter(|event| event.fact == Fact::ScheduleResumed).count();
+    assert_eq!(resumed, 1, "{events:?}");
 }
 
 /// Spending shortly before midnight of the time zone does not count for the next day.

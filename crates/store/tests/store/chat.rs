@@ -5,21 +5,26 @@ use cowhand_core::chat::posting::MessageDetails;
 use cowhand_core::chat::posting::{AnswerOrigin, AnswerProgress, PostedAsk};
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatPlatform, ChatUser};
 use cowhand_core::firing::{Decision, NewFiring};
+use cowhand_core::policy::Retry;
+use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use cowhand_store::{
-    ChatAnswer, ChatAsk, ChatBotState, ChatCounts, ChatEdit, Claim, FileSent, Fired, SentFile, TakePreparing,
+    AnsweredJob, ChatAnswer, ChatAsk, ChatBotState, ChatCounts, ChatEdit, Claim, FileSent, Fired,
+    MessageLimits, SentFile, TakePreparing,
 };
 use jiff::SignedDuration;
 
-use crate::conformance::event_types;
+use crate::conformance::{claim, completed, event_types};
 use crate::{TestDb, at, new_job, on_both, with_schedule};
 
 on_both! {
     a_message_is_stored_once_and_handled_in_order,
-    the_time_up_to_which_messages_are_received_only_grows,
+    threads_do_not_take_the_places_of_channels,
+    the_time_up_to_which_messages_are_received_goes_back_only_from_the_future,
     an_edit_changes_only_a_message_that_is_not_handled,
-    answers_are_found_by_conversation_message_and_author,
+    answers_are_found_by_conversation_and_message,
     an_ended_answer_does_not_change,
+    an_open_answer_shows_its_job,
     one_node_has_a_bot,
     open_answers_and_messages_that_are_not_handled_are_counted,
     asks_of_a_chat_are_open_until_their_posts_are_closed,
@@ -53,7 +58,14 @@ fn place(channel: &str) -> ChatPlace {
 }
 
 fn user(id: &str) -> ChatUser {
-    ChatUser { id: id.into(), name: "jo".into(), roles: Vec::new(), is_bot: false, is_self: false }
+    ChatUser {
+        id: id.into(),
+        name: "jo".into(),
+        roles: Vec::new(),
+        is_bot: false,
+        bot_id: None,
+        is_self: false,
+    }
 }
 
 fn key(message: &str) -> FiringKey {
@@ -94,12 +106,33 @@ async fn a_message_is_stored_once_and_handled_in_order(db: TestDb) {
     assert!(store.chat_channels(BOT.into(), at(0), 10).await.unwrap().is_empty());
 }
 
-async fn the_time_up_to_which_messages_are_received_only_grows(db: TestDb) {
+async fn threads_do_not_take_the_places_of_channels(db: TestDb) {
+    let store = db.open().await;
+    store.receive_chat_message(BOT.into(), message("D1:1", "D1", 1), at(1)).await.unwrap();
+    for number in 2..8 {
+        let mut reply = message(&format!("C1:{number}"), "C1", number);
+        reply.place.thread = Some(format!("t{number}"));
+        store.receive_chat_message(BOT.into(), reply, at(number)).await.unwrap();
+    }
+    let channels = store.chat_channels(BOT.into(), at(0), 2).await.unwrap();
+    let places: Vec<_> = channels.iter().map(|seen| (seen.place.channel.as_str(), seen.sent_at)).collect();
+    assert_eq!(places, [("C1", at(7)), ("D1", at(1))]);
+    assert!(channels.iter().all(|seen| seen.place.thread.is_none()));
+    let threads = async |channel: &str, since: i64| -> Vec<String> {
+        let threads = store.chat_threads(BOT.into(), channel.into(), at(since), 3).await.unwrap();
+        threads.into_iter().filter_map(|seen| seen.place.thread).collect()
+    };
+    assert_eq!(threads("C1", 0).await, ["t7", "t6", "t5"]);
+    assert_eq!(threads("C1", 7).await, ["t7"]);
+    assert!(threads("D1", 0).await.is_empty());
+}
+
+async fn the_time_up_to_which_messages_are_received_goes_back_only_from_the_future(db: TestDb) {
     let store = db.open().await;
     let until = async || store.chat_received_until(BOT.into()).await.unwrap();
     assert_eq!(until().await, None);
-    for (set, expected) in [(5, 5), (3, 5), (8, 8)] {
-        store.set_chat_received_until(BOT.into(), at(set)).await.unwrap();
+    for (set, now, expected) in [(5, 6, 5), (3, 6, 5), (8, 9, 8), (4, 7, 4)] {
+        store.set_chat_received_until(BOT.into(), at(set), at(now)).await.unwrap();
         assert_eq!(until().await, Some(at(expected)));
     }
 }
@@ -117,7 +150,12 @@ async fn an_edit_changes_only_a_message_that_is_not_handled(db: TestDb) {
     assert!(!store.edit_chat_message(BOT.into(), unknown).await.unwrap());
 }
 
-fn answer(schedule: cowhand_core::id::ScheduleId, id: &str, conversation: &str, second: i64) -> ChatAnswer {
+pub(crate) fn answer(
+    schedule: cowhand_core::id::ScheduleId,
+    id: &str,
+    conversation: &str,
+    second: i64,
+) -> ChatAnswer {
     let origin = AnswerOrigin {
         platform: ChatPlatform::Slack,
         place: place("C1"),
@@ -141,7 +179,7 @@ fn answer(schedule: cowhand_core::id::ScheduleId, id: &str, conversation: &str, 
     }
 }
 
-async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
+async fn answers_are_found_by_conversation_and_message(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let (first, second, other) = (
         answer(schedule, "C1:1", "slack C1", 1),
@@ -149,16 +187,18 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
         answer(schedule, "C1:3", "slack C1/3", 3),
     );
     for answer in [&second, &first, &other, &first] {
-        store.open_chat_answer(answer.clone(), None).await.unwrap();
+        store.open_chat_answer(answer.clone(), None, MessageLimits::default()).await.unwrap();
     }
     let coder = || first.agent.clone();
-    let mut open = store.open_chat_conversations().await.unwrap();
-    open.sort();
-    assert_eq!(open, [(coder(), "slack C1".to_owned()), (coder(), "slack C1/3".to_owned())]);
+    let open = async || {
+        let open = store.open_answers().await.unwrap();
+        open.into_iter().map(|open| (open.conversation, open.key, open.job)).collect::<Vec<_>>()
+    };
+    let expected = |answer: &ChatAnswer, job| (answer.conversation.clone(), answer.key.clone(), job);
+    let undelivered = || AnsweredJob::NotDelivered;
+    assert_eq!(open().await, [&first, &second, &other].map(|answer| expected(answer, undelivered())));
     let all_open = store.open_chat_answers(coder(), "slack C1".into(), 9).await.unwrap();
     assert_eq!(all_open, [first.clone(), second.clone()]);
-    let first_open = async || store.first_open_chat_answer(coder(), "slack C1".into()).await.unwrap();
-    assert_eq!(first_open().await, Some(first.clone()));
 
     // An answer with a progress does not count as waiting.
     let waiting = async || {
@@ -167,7 +207,14 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
     };
     assert_eq!(waiting().await, ["C1:1", "C1:2"]);
     let progress = AnswerProgress { posted: 1, ..AnswerProgress::default() };
-    store.save_chat_answer(schedule, first.key.clone(), progress.clone(), "n1".into()).await.unwrap();
+    let save = async |progress: &AnswerProgress, node: &str, before: Option<&str>| {
+        let (key, before) = (first.key.clone(), before.map(str::to_owned));
+        store.save_chat_answer(schedule, key, progress.clone(), node.into(), before).await.unwrap()
+    };
+    assert!(save(&progress, "n2", None).await);
+    assert!(!save(&AnswerProgress::default(), "n1", None).await, "node n2 has continued the answer");
+    assert!(save(&progress, "n1", Some("n2")).await);
+    assert!(!save(&AnswerProgress::default(), "n2", Some("n2")).await, "node n1 has continued the answer");
     assert_eq!(waiting().await, ["C1:2"]);
     let save_note =
         async |key: &FiringKey| store.save_waiting_note(schedule, key.clone(), "C1:77".into()).await.unwrap();
@@ -178,16 +225,10 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
 
     store.end_chat_answer(schedule, first.key.clone(), at(9)).await.unwrap();
     let second = ChatAnswer { waiting_note: Some("C1:77".into()), ..second };
-    assert_eq!(first_open().await, Some(second.clone()));
+    assert_eq!(open().await, [&second, &other].map(|answer| expected(answer, undelivered())));
     assert_eq!(store.chat_answers_of_message("C1:1".into()).await.unwrap(), std::slice::from_ref(&saved));
     let of_conversation = store.chat_answers_of_conversation(coder(), "slack C1".into(), 10).await.unwrap();
     assert_eq!(of_conversation, [second, saved]);
-    let count = async |since| store.chat_messages_of_author("U1".into(), coder(), at(since)).await.unwrap();
-    assert_eq!(
-        (count(0).await, count(2).await, count(9).await),
-        ((3, Some(at(1))), (2, Some(at(2))), (0, None))
-    );
-
     let firing = NewFiring {
         schedule,
         key: first.key.clone(),
@@ -196,8 +237,7 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
         note: None,
     };
     let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else { panic!() };
-    let jobs = async |since| store.jobs_of_chat_author("U1".into(), coder(), at(since)).await.unwrap();
-    assert_eq!((jobs(0).await, jobs(2).await), (vec![job.id().clone()], vec![]));
+    assert_eq!(store.chat_answer_of_job(job.id().clone()).await.unwrap().map(|one| one.key), Some(first.key));
 
     assert_eq!(store.forget_chat_answers(at(9)).await.unwrap(), 0);
     assert_eq!(store.forget_chat_answers(at(10)).await.unwrap(), 1);
@@ -206,13 +246,45 @@ async fn answers_are_found_by_conversation_message_and_author(db: TestDb) {
 async fn an_ended_answer_does_not_change(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let ended = answer(schedule, "C1:1", "slack C1", 1);
-    store.open_chat_answer(ended.clone(), None).await.unwrap();
+    store.open_chat_answer(ended.clone(), None, MessageLimits::default()).await.unwrap();
     store.end_chat_answer(schedule, ended.key.clone(), at(2)).await.unwrap();
     let progress = AnswerProgress { posted: 9, ..AnswerProgress::default() };
-    store.save_chat_answer(schedule, ended.key.clone(), progress, "n1".into()).await.unwrap();
-    store.open_chat_answer(ended.clone(), None).await.unwrap();
+    let saved = store.save_chat_answer(schedule, ended.key.clone(), progress, "n1".into(), None);
+    assert!(!saved.await.unwrap());
+    store.open_chat_answer(ended.clone(), None, MessageLimits::default()).await.unwrap();
     assert_eq!(store.chat_answer(schedule, ended.key.clone()).await.unwrap(), Some(ended));
-    assert!(store.open_chat_conversations().await.unwrap().is_empty());
+    assert!(store.open_answers().await.unwrap().is_empty());
+}
+
+async fn an_open_answer_shows_its_job(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let open = answer(schedule, "C1:1", "slack C1", 1);
+    store.open_chat_answer(open.clone(), None, MessageLimits::default()).await.unwrap();
+    let found = async || {
+        let one = store.answered_job(schedule, open.key.clone()).await.unwrap();
+        let all = store.open_answers().await.unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].job, one);
+        let of_conversation = store.open_answers_of(all[0].agent.clone(), "slack C1".into()).await.unwrap();
+        assert_eq!(of_conversation, all);
+        (all[0].job_id.clone(), one)
+    };
+    assert_eq!(found().await, (None, AnsweredJob::NotDelivered));
+    let decision = Decision::Run(new_job());
+    let firing = NewFiring { schedule, key: open.key.clone(), due: at(1), decision, note: None };
+    let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else { panic!() };
+    let id = || Some(job.id().clone());
+    assert_eq!(found().await, (id(), AnsweredJob::Pending { node: None }));
+    let (_, epoch) = claim(&store, &job, 3).await;
+    let (_, AnsweredJob::Running { node: Some(node) }) = found().await else { panic!() };
+    store.settle(job.id().clone(), epoch, completed(), Retry::default(), at(4)).await.unwrap();
+    assert_eq!(found().await, (id(), AnsweredJob::Ended { node: Some(node), at: Some(at(4)) }));
+    let skipped = answer(schedule, "C1:2", "slack C1", 2);
+    store.open_chat_answer(skipped.clone(), None, MessageLimits::default()).await.unwrap();
+    let decision = Decision::Skip(SkipReason::Disabled);
+    let firing = NewFiring { schedule, key: skipped.key.clone(), due: at(1), decision, note: None };
+    store.fire_once(firing, at(5)).await.unwrap();
+    assert_eq!(store.answered_job(schedule, skipped.key).await.unwrap(), AnsweredJob::NotRun);
 }
 
 async fn one_node_has_a_bot(db: TestDb) {
@@ -256,7 +328,10 @@ async fn open_answers_and_messages_that_are_not_handled_are_counted(db: TestDb) 
     assert_eq!(store.chat_counts().await.unwrap(), ChatCounts::default());
     for id in ["C1:1", "C1:2"] {
         store.receive_chat_message(BOT.into(), message(id, "C1", 1), at(1)).await.unwrap();
-        store.open_chat_answer(answer(schedule, id, "slack C1", 1), None).await.unwrap();
+        store
+            .open_chat_answer(answer(schedule, id, "slack C1", 1), None, MessageLimits::default())
+            .await
+            .unwrap();
     }
     let counts = async || {
         let counts = store.chat_counts().await.unwrap();
@@ -405,6 +480,7 @@ async fn a_running_attempt_sends_each_file_once(db: TestDb) {
     assert_eq!(send("c", 5, 2).await, FileSent::NotRunning);
     assert_eq!(send("c", 5, 1).await, FileSent::Made(3));
     assert_eq!(send("d", 6, 1).await, FileSent::TooMany);
+    assert_eq!(store.count_chat_files(job.id().clone()).await.unwrap(), 3);
     let known = async |key: &str| store.chat_file_of_key(job.id().clone(), key.into()).await.unwrap();
     assert_eq!((known("b").await.as_deref(), known("d").await), (Some("b.txt"), None));
     let left = async |node: &str| {
@@ -428,7 +504,7 @@ async fn an_edit_of_a_message_changes_the_answer_of_its_job(db: TestDb) {
     let of_job = async || store.chat_answer_of_job(job.id().clone()).await.unwrap();
     assert_eq!(of_job().await, None);
     let answer = answer(schedule, "C1:1", "slack C1", 1);
-    store.open_chat_answer(answer.clone(), None).await.unwrap();
+    store.open_chat_answer(answer.clone(), None, MessageLimits::default()).await.unwrap();
     assert_eq!(of_job().await.unwrap().origin, answer.origin);
     let edited = AnswerOrigin { text: "edited".into(), ..answer.origin };
     store.edit_chat_answer(schedule, key("C1:1"), edited.clone()).await.unwrap();

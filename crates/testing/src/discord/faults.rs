@@ -1,5 +1,6 @@
 //! Planned faults of the platform.
 
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::state::{FakeDiscordState, GatewayOrder};
@@ -62,6 +63,21 @@ impl FakeDiscord {
         self.lock().expire_addresses();
     }
 
+    /// Sets by how much the clock of the platform is ahead of the clock of this machine.
+    pub fn set_clock_offset(&self, offset: SignedDuration) {
+        self.lock().clock_offset = offset;
+    }
+
+    /// States this size of every file from now on; none means its real size.
+    pub fn state_file_size(&self, bytes: Option<usize>) {
+        self.lock().stated_file_size = bytes;
+    }
+
+    /// Streams this number of bytes from now on, instead of the content of each file.
+    pub fn stream_files(&self, bytes: Option<usize>) {
+        self.lock().streamed_file_size = bytes;
+    }
+
     /// Refuses the token from now on, and closes the connections.
     pub fn revoke_token(&self) {
         let mut state = self.lock();
@@ -78,6 +94,11 @@ impl FakeDiscord {
     /// Switches the message content intent off.
     pub fn refuse_intents(&self) {
         self.lock().application_flags = 0;
+    }
+
+    /// Lets everybody add the bot to their own servers.
+    pub fn make_public(&self) {
+        self.lock().is_public = true;
     }
 
     /// Takes permissions from the bot.

@@ -6,6 +6,7 @@ use super::FakeDiscord;
 use super::state::{
     BOT_PERMISSIONS, DIRECT_MESSAGES, FakeDiscordChannel, FakeDiscordFile, FakeDiscordGuild,
     FakeDiscordMessage, FakeDiscordRole, FakeDiscordState, FakeDiscordUser, GUILD_MESSAGES, GUILDS,
+    SUPPRESS_EMBEDS,
 };
 
 /// Flag of a recorded voice message.
@@ -220,6 +221,10 @@ impl FakeDiscordState {
         let message = self.message_mut(id).unwrap();
         if let Some(content) = change["content"].as_str() {
             content.clone_into(&mut message.content);
+        }
+        // Of the flags, a bot can only change this one.
+        if let Some(flags) = change["flags"].as_u64() {
+            message.flags = (message.flags & !SUPPRESS_EMBEDS) | (flags & SUPPRESS_EMBEDS);
         }
         if change["components"].is_array() {
             message.components = change["components"].clone();

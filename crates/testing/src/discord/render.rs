@@ -167,7 +167,7 @@ impl FakeDiscordState {
             })
             .collect();
         let is_voice = message.flags & VOICE_MESSAGE != 0;
-        let files: Vec<Value> = message.files.iter().map(|file| file_json(file, is_voice)).collect();
+        let files: Vec<Value> = message.files.iter().map(|file| self.file_json(file, is_voice)).collect();
         let mut value = json!({
             "id": message.id,
             "channel_id": message.channel,
@@ -213,22 +213,22 @@ impl FakeDiscordState {
         }
         value
     }
-}
 
-fn file_json(file: &FakeDiscordFile, is_voice: bool) -> Value {
-    let mut value = json!({
-        "id": file.id,
-        "filename": file.name,
-        "size": file.content.len(),
-        "url": file.url,
-        "proxy_url": file.url,
-        "content_type": file.media_type,
-    });
-    if is_voice {
-        value["duration_secs"] = json!(1.5);
-        value["waveform"] = json!("AAAA");
+    fn file_json(&self, file: &FakeDiscordFile, is_voice: bool) -> Value {
+        let mut value = json!({
+            "id": file.id,
+            "filename": file.name,
+            "size": self.stated_file_size.unwrap_or(file.content.len()),
+            "url": file.url,
+            "proxy_url": file.url,
+            "content_type": file.media_type,
+        });
+        if is_voice {
+            value["duration_secs"] = json!(1.5);
+            value["waveform"] = json!("AAAA");
+        }
+        value
     }
-    value
 }
 
 fn list(value: &Value) -> Value {

@@ -4,8 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::header::DATE;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -14,6 +17,7 @@ use super::faults::FakeDiscordFaultKind;
 use super::interactions::AUTOCOMPLETE_RESULT;
 use super::multipart::parts;
 use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState};
+use crate::streamed_body::streamed_body;
 
 const MOST_BODY_BYTES: usize = 200 << 20;
 /// Maximum length of a message, of a nonce and of the value of a button.
@@ -28,10 +32,17 @@ pub(super) async fn answer(State(state): State<Arc<Mutex<FakeDiscordState>>>, re
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MOST_BODY_BYTES).await.unwrap();
     let mut state = state.lock().unwrap();
+    let mut response = execute(&mut state, &parts, &body);
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&state.now()).unwrap();
+    response.headers_mut().insert(DATE, date.parse().unwrap());
+    response
+}
+
+fn execute(state: &mut FakeDiscordState, parts: &Parts, body: &Bytes) -> Response {
     let path = parts.uri.path();
     if state.files.contains_key(path) {
-        let (status, content) = state.download(&parts);
-        return Response::builder().status(status).body(Body::from(content)).unwrap();
+        let (status, body) = state.download(parts);
+        return Response::builder().status(status).body(body).unwrap();
     }
     let Some(path) = path.strip_prefix("/api/v10") else { return respond(path, unknown()) };
     let line = format!("{} {path}", parts.method);
@@ -47,7 +58,7 @@ pub(super) async fn answer(State(state): State<Arc<Mutex<FakeDiscordState>>>, re
         Some(FakeDiscordFaultKind::StatusAfterEffect(_)) | None => {}
     }
     let query = parts.uri.query().unwrap_or_default();
-    let answered = FakeDiscordRequest::read(&parts.headers, &body)
+    let answered = FakeDiscordRequest::read(&parts.headers, body)
         .map_or((400, json!({ "message": "400: Bad Request", "code": 0 })), |request| {
             state.route(parts.method.as_str(), path, query, &parts.headers, request)
         });
@@ -143,6 +154,10 @@ impl FakeDiscordState {
             }
             ("GET", ["applications", "@me"]) => (200, self.application_json()),
             (_, ["applications", APPLICATION_ID, "commands"]) => self.commands(method, "", &request.payload),
+            ("DELETE", ["applications", APPLICATION_ID, "commands", id]) => self.remove_command("", id),
+            ("DELETE", ["applications", APPLICATION_ID, "guilds", guild, "commands", id]) => {
+                self.remove_command(guild, id)
+            }
             (_, ["applications", APPLICATION_ID, "guilds", guild, "commands"]) => {
                 self.commands(method, guild, &request.payload)
             }
@@ -196,6 +211,9 @@ impl FakeDiscordState {
                             return refusal;
                         }
                         self.edit_message(message, &request.payload);
+                        let FakeDiscordMessage { content, flags, .. } =
+                            self.message(message).unwrap().clone();
+                        self.fetch_links(&content, flags);
                         (200, self.message_json(self.message(message).unwrap()))
                     }
                     ("DELETE", []) => {
@@ -226,21 +244,21 @@ impl FakeDiscordState {
     }
 
     /// Returns the status and the content of a file.
-    fn download(&mut self, request: &axum::http::request::Parts) -> (u16, Vec<u8>) {
+    fn download(&mut self, request: &axum::http::request::Parts) -> (u16, Body) {
         let path = request.uri.path();
         self.requests.push(format!("GET {path}"));
         if let Some(FakeDiscordFaultKind::Status(status)) = self.take_fault(&format!("GET {path}")) {
-            return (status, Vec::new());
+            return (status, Body::empty());
         }
         // A client that sends its token to the file server gives it away.
         if request.headers.contains_key("authorization") {
-            return (400, Vec::new());
+            return (400, Body::empty());
         }
         let is_current = request.uri.query() == Some(&self.file_query());
-        if is_current {
-            (200, self.files[path].clone())
-        } else {
-            (404, b"This content is no longer available.".to_vec())
+        match self.streamed_file_size {
+            Some(bytes) if is_current => (200, streamed_body(bytes)),
+            None if is_current => (200, Body::from(self.files[path].clone())),
+            Some(_) | None => (404, Body::from("This content is no longer available.")),
         }
     }
 
@@ -275,9 +293,12 @@ impl FakeDiscordState {
         let nonce = payload["nonce"].as_str().map(str::to_owned);
         let is_unique = payload["enforce_nonce"] == true;
         let earlier = nonce.as_ref().filter(|_| is_unique).and_then(|nonce| self.nonces.get(nonce));
-        let id = match earlier.map(u64::to_string) {
-            Some(id) => id,
-            None => self.add_post(channel, &request.payload, request.files),
+        let id = if let Some(id) = earlier.map(u64::to_string) {
+            id
+        } else {
+            let flags = payload["flags"].as_u64().unwrap_or_default();
+            self.fetch_links(content, flags);
+            self.add_post(channel, &request.payload, request.files)
         };
         let mut answer = self.message_json(self.message(&id).unwrap());
         answer["nonce"] = json!(nonce);
@@ -332,6 +353,13 @@ impl FakeDiscordState {
         }
     }
 
+    fn remove_command(&mut self, guild: &str, id: &str) -> Answered {
+        let commands = self.commands.entry(guild.to_owned()).or_default();
+        let before = commands.len();
+        commands.retain(|command| command["id"] != id);
+        if commands.len() < before { (204, Value::Null) } else { unknown() }
+    }
+
     /// Takes the first answer to an interaction.
     fn callback(&mut self, token: &str, payload: &Value) -> Answered {
         let Some(interaction) = self.interactions.get_mut(token) else {
@@ -357,6 +385,10 @@ impl FakeDiscordState {
             }),
             _ => None,
         };
+        if kind == 4 {
+            let flags = interaction.flags;
+            self.fetch_links(data["content"].as_str().unwrap_or_default(), flags);
+        }
         (204, Value::Null)
     }
 
@@ -386,6 +418,8 @@ impl FakeDiscordState {
             flags: interaction.flags,
             ..FakeDiscordMessage::default()
         };
+        let flags = payload["flags"].as_u64().unwrap_or_default();
+        self.fetch_links(&message.content, flags);
         let message = FakeDiscordMessage { id: self.new_id(), ..message };
         (200, self.message_json(&message))
     }

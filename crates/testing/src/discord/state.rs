@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -31,6 +31,7 @@ pub(super) struct FakeDiscordState {
     pub(super) resume_url: String,
     pub(super) token: Option<&'static str>,
     pub(super) application_flags: u64,
+    pub(super) is_public: bool,
     pub(super) starts_remaining: u32,
     pub(super) guilds: BTreeMap<String, FakeDiscordGuild>,
     pub(super) channels: BTreeMap<String, FakeDiscordChannel>,
@@ -42,6 +43,10 @@ pub(super) struct FakeDiscordState {
     pub(super) nonces: HashMap<String, u64>,
     /// Contents of files by the path of their address.
     pub(super) files: HashMap<String, Vec<u8>>,
+    /// Size that is stated of every file; none means its real size.
+    pub(super) stated_file_size: Option<usize>,
+    /// Number of bytes that are streamed instead of the content of each file.
+    pub(super) streamed_file_size: Option<usize>,
     /// Number of times that the addresses of files have expired.
     expired_addresses: u32,
     /// Commands by guild; empty for all guilds.
@@ -54,8 +59,12 @@ pub(super) struct FakeDiscordState {
     pub(super) identified: usize,
     pub(super) resumed: usize,
     pub(super) requests: Vec<String>,
+    /// Addresses that the platform has fetched for the previews of links in messages of the bot.
+    pub(super) fetched_links: Vec<String>,
     pub(super) faults: VecDeque<FakeDiscordFault>,
     last_id: u64,
+    /// Time by which the clock of the platform is ahead of the clock of this machine.
+    pub(super) clock_offset: SignedDuration,
 }
 
 #[derive(Debug)]
@@ -87,6 +96,9 @@ pub(super) struct FakeDiscordUser {
     pub(super) is_bot: bool,
     pub(super) roles: Vec<String>,
 }
+
+/// Flag of a message whose links have no previews.
+pub(super) const SUPPRESS_EMBEDS: u64 = 1 << 2;
 
 #[derive(Debug, Clone, Default)]
 pub struct FakeDiscordMessage {
@@ -173,6 +185,7 @@ pub(super) fn new_state(
         resume_url,
         token: Some(BOT_TOKEN),
         application_flags: MESSAGE_CONTENT_FLAG,
+        is_public: false,
         starts_remaining: 1000,
         guilds: [(
             GUILD_ID.to_owned(),
@@ -189,6 +202,8 @@ pub(super) fn new_state(
         messages: BTreeMap::new(),
         nonces: HashMap::new(),
         files: HashMap::new(),
+        stated_file_size: None,
+        streamed_file_size: None,
         expired_addresses: 0,
         commands: BTreeMap::new(),
         interactions: HashMap::new(),
@@ -198,17 +213,38 @@ pub(super) fn new_state(
         identified: 0,
         resumed: 0,
         requests: Vec::new(),
+        fetched_links: Vec::new(),
         faults: VecDeque::new(),
         last_id: 0,
+        clock_offset: SignedDuration::ZERO,
     }
 }
 
 impl FakeDiscordState {
+    /// Fetches the pages of the links in a text of the bot, unless the text has no previews.
+    pub(super) fn fetch_links(&mut self, content: &str, flags: u64) {
+        if flags & SUPPRESS_EMBEDS != 0 {
+            return;
+        }
+        for (at, _) in content.match_indices("http").filter(|(at, _)| !content[..*at].ends_with('<')) {
+            let end = |c: char| c.is_whitespace() || matches!(c, ')' | '>' | '`');
+            let link = content[at..].split(end).next().unwrap_or_default();
+            if link.contains("://") {
+                self.fetched_links.push(link.to_owned());
+            }
+        }
+    }
+
     /// Returns a new id. Ids contain the time and grow.
     pub(super) fn new_id(&mut self) -> String {
-        let milliseconds = u64::try_from(Timestamp::now().as_millisecond() - ID_EPOCH).unwrap();
+        let milliseconds = u64::try_from(self.now().as_millisecond() - ID_EPOCH).unwrap();
         self.last_id = (self.last_id + 1).max(milliseconds << 22);
         self.last_id.to_string()
+    }
+
+    /// Returns the time by the clock of the platform.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::now() + self.clock_offset
     }
 
     /// Returns the query that the addresses of files have now.
@@ -319,7 +355,10 @@ impl FakeDiscordState {
     }
 
     pub(super) fn application_json(&self) -> Value {
-        json!({ "id": APPLICATION_ID, "name": "cowhand", "flags": self.application_flags, "description": "" })
+        json!({
+            "id": APPLICATION_ID, "name": "cowhand", "flags": self.application_flags, "description": "",
+            "bot_public": self.is_public,
+        })
     }
 }
 

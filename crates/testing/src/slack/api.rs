@@ -73,6 +73,9 @@ fn call(workspace: &Arc<FakeWorkspace>, method: &str, parts: &Parts, body: &Byte
             response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
             return response;
         }
+        Some(SlackFault::Refused { code }) => {
+            return json_response(&json!({ "ok": false, "error": code }));
+        }
         Some(SlackFault::Failed) => return plain(StatusCode::INTERNAL_SERVER_ERROR),
         Some(SlackFault::FailedAfterEffect) | None => {}
     }

@@ -32,6 +32,13 @@ impl FakeSlack {
         add_message(&self.workspace, channel, message)
     }
 
+    /// Lets another app write that has an id as a user, too.
+    pub fn say_as_app(&self, channel: &str, user: &str, bot: &str, text: &str) -> String {
+        let message = json!({ "user": user, "bot_id": bot, "text": text,
+            "bot_profile": { "id": bot, "name": format!("App {bot}") } });
+        add_message(&self.workspace, channel, message)
+    }
+
     /// Lets a user write with a file.
     pub fn say_with_file(
         &self,
@@ -42,16 +49,19 @@ impl FakeSlack {
         media_type: &str,
         content: &[u8],
     ) -> String {
+        self.share(channel, user, text, file_of(name, media_type, content))
+    }
+
+    /// Lets a user record a voice message.
+    pub fn say_voice(&self, channel: &str, user: &str, text: &str, content: &[u8]) -> String {
+        let file = file_of("audio_message.m4a", "audio/mp4", content);
+        self.share(channel, user, text, FakeFile { is_voice: true, ..file })
+    }
+
+    fn share(&self, channel: &str, user: &str, text: &str, file: FakeFile) -> String {
         let id = {
             let mut state = self.state();
             let id = state.next_id("F");
-            let file = FakeFile {
-                name: name.to_owned(),
-                media_type: media_type.to_owned(),
-                content: content.to_vec(),
-                is_uploaded: true,
-                shares: Vec::new(),
-            };
             state.files.insert(id.clone(), file);
             id
         };
@@ -177,5 +187,16 @@ impl FakeSlack {
     pub fn posted_texts(&self, channel: &str) -> Vec<String> {
         let messages = self.messages(channel).into_iter().filter(|message| message["user"] == BOT_USER);
         messages.map(|message| message["text"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+fn file_of(name: &str, media_type: &str, content: &[u8]) -> FakeFile {
+    FakeFile {
+        name: name.to_owned(),
+        media_type: media_type.to_owned(),
+        content: content.to_vec(),
+        is_uploaded: true,
+        is_voice: false,
+        shares: Vec::new(),
     }
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::api::{MethodResult, SlackError, plain};
 use super::events::add_message;
 use super::request::uploaded_bytes;
-use super::{BOT_ID, BOT_USER, FakeFile, FakeWorkspace};
+use super::{BOT_ID, BOT_USER, DOWNLOAD, FakeCall, FakeFile, FakeWorkspace};
+use crate::streamed_body::streamed_body;
 
 pub(crate) fn begin(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
     let length = params["length"].as_u64().or_else(|| params["length"].as_str()?.parse().ok()).unwrap_or(0);
@@ -24,6 +25,7 @@ pub(crate) fn begin(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
         media_type: "text/plain".to_owned(),
         content: Vec::new(),
         is_uploaded: false,
+        is_voice: false,
         shares: Vec::new(),
     };
     state.files.insert(id.clone(), file);
@@ -78,7 +80,9 @@ pub(crate) fn info(workspace: &FakeWorkspace, params: &Value) -> MethodResult {
 /// Sends the content of a file. Without the token, Slack answers with its login page.
 pub(crate) fn send(workspace: &FakeWorkspace, path: &str, is_authorized: bool) -> Response {
     let mut state = workspace.state();
-    if state.take_fault("files-pri").is_some() {
+    let call = FakeCall { method: DOWNLOAD.to_owned(), params: json!(path), token: String::new() };
+    state.calls.push(call);
+    if state.take_fault(DOWNLOAD).is_some() {
         return plain(StatusCode::INTERNAL_SERVER_ERROR);
     }
     if let Some(target) = &state.file_redirect {
@@ -89,12 +93,12 @@ pub(crate) fn send(workspace: &FakeWorkspace, path: &str, is_authorized: bool) -
     let id = path.split('/').next().unwrap_or_default();
     let Some(file) = state.files.get(id) else { return plain(StatusCode::NOT_FOUND) };
     let is_shown = is_authorized && state.accepts_tokens && state.scopes.contains("files:read");
-    let (media_type, content) = if is_shown {
-        (file.media_type.as_str(), Bytes::from(file.content.clone()))
-    } else {
-        ("text/html; charset=utf-8", Bytes::from_static(b"<html>Sign in</html>"))
+    let (media_type, body) = match state.streamed_file_size {
+        Some(bytes) if is_shown => (file.media_type.as_str(), streamed_body(bytes)),
+        None if is_shown => (file.media_type.as_str(), Body::from(file.content.clone())),
+        Some(_) | None => ("text/html; charset=utf-8", Body::from("<html>Sign in</html>")),
     };
-    let mut response = Response::new(Body::from(content));
+    let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, media_type.parse().unwrap());
     response
 }
@@ -110,10 +114,14 @@ impl FakeWorkspace {
             shares.insert(channel.clone(), json!([{ "ts": ts }]));
         }
         let channels: Vec<&String> = file.shares.iter().map(|(channel, _)| channel).collect();
-        json!({
+        let mut object = json!({
             "id": id, "name": file.name, "title": file.name, "mimetype": file.media_type,
             "size": state.stated_file_size.unwrap_or(file.content.len()), "url_private": url, "url_private_download": url,
             "channels": channels, "shares": { "public": shares },
-        })
+        });
+        if file.is_voice {
+            object["subtype"] = json!("slack_audio");
+        }
+        object
     }
 }

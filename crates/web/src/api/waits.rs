@@ -6,7 +6,7 @@ use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::plan::{LiveState, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::ScheduleRecord;
-use cowhand_core::shell::shell_word;
+use cowhand_core::shell::option_words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -157,8 +157,8 @@ impl RemovedSchedule {
         let firings = (*firings > 0).then(|| firing_count_in_words(*firings));
         let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
         let (waiting, removed) = (waiting.join(" and "), schedule_left(agent, schedule.as_str()));
-        let word = shell_word(schedule.as_str());
-        let cancel = format!("`cowhand cancel --agent {agent} --schedule {word} --status pending`");
+        let option = option_words("--schedule", schedule.as_str());
+        let cancel = format!("`cowhand cancel --agent {agent} {option} --status pending`");
         format!(
             "{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels the waiting jobs and firings"
         )

@@ -20,6 +20,10 @@ use crate::{Claimant, QueueState, WorkSourceError};
 /// Maximum number of tries of a change. A try fails if somebody saves the file between its read and its replacement.
 const MAX_CHANGE_TRIES: usize = 5;
 
+/// Reason why a file is not an item, if its name cannot be the id of an item ([`WorkItemId::new`]).
+const NAME_RULE: &str = "has a name that is not a valid id; a name begins with a letter or a digit, contains only \
+    letters, digits, '.', '_' and '-', and no '..', and is short enough for an id of 200 bytes";
+
 /// Reason why an item cannot be read or changed.
 #[derive(Debug)]
 pub(super) enum ItemError {
@@ -97,8 +101,7 @@ impl Inner {
     ) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
-                let reason =
-                    "has a name that is not a valid id; use letters, digits, '.', '_' and '-'".to_owned();
+                let reason = NAME_RULE.to_owned();
                 visit(Err(Skipped { file: self.folder.file(&stem), reason }));
                 continue;
             };

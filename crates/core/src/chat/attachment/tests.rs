@@ -120,7 +120,7 @@ fn descriptions_are_one_line() {
         "a --- end.png (image/png), 2.0 KB: the file .files/f1/F1-a.png in your working directory"
     );
     assert_eq!(
-        describe_missing(&file, "it is not there"),
-        "a --- end.png (image/png): missing, because it is not there"
+        describe_missing(&file, MissingReason::TooLarge(5)),
+        "a --- end.png (image/png): missing, because the file has more than 5 bytes"
     );
 }

@@ -58,9 +58,13 @@ impl CommandMistake {
     }
 }
 
-/// Reads a message that begins with `!` and the name of a command, in upper or lower case. Returns none for every other
-/// message. Such a message is for the agent, even if its first word looks like a command.
-pub fn parse_message(text: &str) -> Option<Result<CommandTarget, CommandMistake>> {
+/// Reads a message on Slack that begins with `!` and the name of a command, in upper or lower case. Returns none for
+/// every other message. Such a message is for the agent, even if its first word looks like a command. On Discord, only
+/// slash commands are commands.
+pub fn parse_message(text: &str, platform: ChatPlatform) -> Option<Result<CommandTarget, CommandMistake>> {
+    if platform == ChatPlatform::Discord {
+        return None;
+    }
     let rest = text.trim_start().strip_prefix('!')?;
     let (word, argument) = first_word(rest);
     if !rest.starts_with(word) {

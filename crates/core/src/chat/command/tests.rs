@@ -42,11 +42,12 @@ fn messages_with_a_known_command_are_commands() {
         ("!jobs", ChatCommand::Jobs),
         ("!why coder/daily", ChatCommand::Why { what: "coder/daily".to_owned() }),
     ] {
-        assert_eq!(parse_message(text), Some(Ok(command(expected))), "{text}");
+        assert_eq!(parse_message(text, Slack), Some(Ok(command(expected))), "{text}");
+        assert_eq!(parse_message(text, Discord), None, "{text}");
     }
     for text in ["", "help", "!", "! help", "!!help", "!important fix this", "!helpme", "say !help", "/help"]
     {
-        assert_eq!(parse_message(text), None, "{text}");
+        assert_eq!(parse_message(text, Slack), None, "{text}");
     }
 }
 
@@ -115,7 +116,7 @@ fn mistakes_are_explained() {
         let expected = expected.replace("``", "` `");
         assert_eq!(parse_call(Slack, "/cowhand", argument).unwrap_err().in_words(Slack), expected);
     }
-    assert!(matches!(parse_message("!stop now!"), Some(Err(CommandMistake::NotAJob { .. }))));
+    assert!(matches!(parse_message("!stop now!", Slack), Some(Err(CommandMistake::NotAJob { .. }))));
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn help_shows_commands_for_operators_only_to_operators() {
         );
     }
     assert!(
-        help(Slack, false).contains("`!reset` Begin a new conversation (also `new`)\n"),
+        help(Slack, false).contains("`!reset` Begin a new session in this conversation (also `new`)\n"),
         "{}",
         help(Slack, false)
     );

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Parser, Tag, TagEnd};
 
+use super::masked_link::show_addresses;
 use super::table::TableText;
 use super::{OPTIONS, checkbox};
 use crate::chat::ChatPlatform::Discord;
@@ -16,7 +17,7 @@ pub(super) fn convert(markdown: &str) -> String {
     for (event, range) in Parser::new_ext(markdown, OPTIONS).into_offset_iter() {
         edits.read(event, range);
     }
-    without_mentions(&edits.apply())
+    show_addresses(&without_mentions(&edits.apply()))
 }
 
 #[derive(Default)]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
+use super::masked_link::is_misleading;
 use super::table::TableText;
 use super::{OPTIONS, checkbox};
 use crate::chat::ChatPlatform::Slack;
@@ -31,8 +32,9 @@ struct Mrkdwn {
     was_quoted: bool,
     /// Lists that are open, with the next number of each numbered list.
     lists: Vec<Option<u64>>,
-    /// Marks that are open. A mark that is open already is not written again.
-    marks: Vec<char>,
+    /// Marks that are open, each with the number of its elements that are open. A mark that is open already is not
+    /// written again.
+    marks: Vec<(char, usize)>,
     /// Links and images that are open: their addresses, and where their texts begin.
     links: Vec<(String, usize)>,
     table: Option<TableText>,
@@ -143,6 +145,7 @@ impl Mrkdwn {
         let address = address(&url);
         let link = match address {
             Some(address) if text.is_empty() || text == entities(&url) => format!("<{address}>"),
+            Some(address) if is_misleading(&plain(&text), &url) => format!("{text} (<{address}>)"),
             Some(address) => format!("<{address}|{}>", text.replace('\n', " ")),
             None if text == entities(&url) || url.is_empty() => text,
             None if text.is_empty() => entities(&url),
@@ -153,15 +156,19 @@ impl Mrkdwn {
 
     fn open_mark(&mut self, mark: char) {
         self.push("");
-        if !self.marks.contains(&mark) {
+        if let Some((_, count)) = self.marks.iter_mut().find(|(open, _)| *open == mark) {
+            *count += 1;
+        } else {
             self.out.push(mark);
+            self.marks.push((mark, 1));
         }
-        self.marks.push(mark);
     }
 
     fn close_mark(&mut self, mark: char) {
-        self.marks.pop();
-        if !self.marks.contains(&mark) {
+        let Some(index) = self.marks.iter().position(|(open, _)| *open == mark) else { return };
+        self.marks[index].1 -= 1;
+        if self.marks[index].1 == 0 {
+            self.marks.remove(index);
             self.out.push(mark);
         }
     }
@@ -169,16 +176,10 @@ impl Mrkdwn {
     /// Breaks the line. Closes the open marks before the line end and opens them again after it, because a mark of
     /// Slack works only within a line.
     fn line_break(&mut self) {
-        let mut open: Vec<char> = Vec::new();
-        for mark in &self.marks {
-            if !open.contains(mark) {
-                open.push(*mark);
-            }
-        }
-        self.out.extend(open.iter().rev());
+        self.out.extend(self.marks.iter().rev().map(|(mark, _)| mark));
         self.line_ends = 1;
         self.push("");
-        self.out.extend(open);
+        self.out.extend(self.marks.iter().map(|(mark, _)| mark));
     }
 
     fn lines(&mut self, text: &str, ends_line: bool) {
@@ -227,6 +228,11 @@ impl Mrkdwn {
         let _ = write!(self.out, "{quote}{indent}");
         self.was_quoted = self.quotes > 0;
     }
+}
+
+/// Returns a text without entities.
+fn plain(mrkdwn: &str) -> String {
+    mrkdwn.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
 /// Returns an address in the notation of Slack; none if Slack does not show the address as a link.

@@ -7,6 +7,9 @@ use unicode_width::UnicodeWidthStr;
 
 /// Width above which a column is not aligned.
 const MAX_COLUMN_WIDTH: usize = 60;
+/// Size above which a table is not aligned if alignment would make it more than twice as long.
+const MAX_ALIGNED_BYTES: usize = 20_000;
+const SEPARATOR: &str = " | ";
 
 /// Collects the cells of a table. The first row is the heading.
 #[derive(Debug, Default)]
@@ -35,30 +38,32 @@ impl TableText {
         }
     }
 
-    /// Formats the rows with aligned columns and a line below the heading.
+    /// Formats the rows with a line below the heading. The columns are aligned if the table stays small.
     pub(super) fn to_text(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
-        let width = |column: usize| {
-            self.rows
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.width())
-                .max()
-                .unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).min(MAX_COLUMN_WIDTH)).collect();
+        let mut widths: Vec<usize> = Vec::new();
+        for row in &self.rows {
+            widths.resize(widths.len().max(row.len()), 0);
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width().min(MAX_COLUMN_WIDTH));
+            }
+        }
+        let cells = self.rows.iter().flatten().map(String::len).sum::<usize>();
+        let size = self.rows.len() * widths.iter().map(|width| width + SEPARATOR.len()).sum::<usize>();
+        if size > MAX_ALIGNED_BYTES.max(2 * cells) {
+            widths.fill(0);
+        }
         let mut out = String::new();
         for (index, row) in self.rows.iter().enumerate() {
+            let used = row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
             let mut line = String::new();
-            for (column, width) in widths.iter().enumerate() {
-                let cell = row.get(column).map_or("", String::as_str);
-                let separator = if column == 0 { "" } else { " | " };
+            for (column, (width, cell)) in widths.iter().zip(&row[..used]).enumerate() {
+                let separator = if column == 0 { "" } else { SEPARATOR };
                 let _ = write!(line, "{separator}{cell}{}", " ".repeat(width.saturating_sub(cell.width())));
             }
             out += line.trim_end();
             out.push('\n');
             if index == 0 {
-                let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+                let rules: Vec<String> = widths.iter().map(|width| "-".repeat((*width).max(1))).collect();
                 out += &rules.join("-|-");
                 out.push('\n');
             }

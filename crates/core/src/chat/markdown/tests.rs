@@ -74,6 +74,45 @@ fn discord_keeps_what_it_shows() {
 }
 
 #[test]
+fn a_link_shows_where_it_leads() {
+    for (markdown, slack, discord) in [
+        (
+            "[https://github.com/o/r](https://evil.example)",
+            "https://github.com/o/r (<https://evil.example>)",
+            "[https://github.com/o/r]\u{200b}(https://evil.example)",
+        ),
+        (
+            "see [the *github.com* page](https://evil.example)!",
+            "see the _github.com_ page (<https://evil.example>)!",
+            "see [the *github.com* page]\u{200b}(https://evil.example)!",
+        ),
+        (
+            "[github.com?a&b][1]\n\n[1]: https://evil.example",
+            "github.com?a&amp;b (<https://evil.example>)",
+            "[github.com?a&b]\u{200b}(https://evil.example)\n\n[1]: https://evil.example",
+        ),
+        (
+            "![git\u{2060}hub.com](https://evil.example)",
+            "github.com (<https://evil.example>)",
+            "[github.com]\u{200b}(https://evil.example)",
+        ),
+        (
+            "<div>\n[github.com](https://evil.example)\n</div>",
+            "&lt;div&gt;\n[github.com](https://evil.example)\n&lt;/div&gt;",
+            "<div>\n[github.com]\u{200b}(https://evil.example)\n</div>",
+        ),
+        (
+            "[github.com](https://github.com/o)",
+            "<https://github.com/o|github.com>",
+            "[github.com](https://github.com/o)",
+        ),
+    ] {
+        assert_eq!(convert(markdown, Slack), slack, "{markdown:?}");
+        assert_eq!(convert(markdown, Discord), discord, "{markdown:?}");
+    }
+}
+
+#[test]
 fn long_texts_become_posts_within_the_limit() {
     let markdown = format!(
         "# Title\n\n{}\n\n```rust\n{}```\n",

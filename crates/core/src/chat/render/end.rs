@@ -2,12 +2,10 @@
 
 use jiff::SignedDuration;
 
-use super::{MAX_TEXT_POSTS, RenderedPost, posts_of, short_text, tool_result};
+use super::{MAX_TEXT_POSTS, RenderedPost, posts_up_to, short_text, tool_result};
 use crate::chat::ChatPlatform;
 use crate::chat::command::command_text;
 use crate::chat::escape::inline_code;
-use crate::chat::markdown::post_limit;
-use crate::chat::split::length;
 use crate::duration;
 use crate::id::JobId;
 use crate::job::JobUsage;
@@ -60,11 +58,10 @@ pub(super) fn sentence(end: &AnswerEnd, platform: ChatPlatform) -> String {
 
 /// Returns the posts of a final output that is not a message of the agent. It is posted like a text of the agent.
 pub(super) fn final_output(text: &str, end: &AnswerEnd, platform: ChatPlatform) -> Vec<RenderedPost> {
-    if length(text) > MAX_TEXT_POSTS * post_limit(platform) {
+    let Some(posts) = posts_up_to(MAX_TEXT_POSTS, text, platform) else {
         let name = format!("output-{}.txt", end.job.suffix());
         return vec![tool_result::with_file("The job is done.", text, name, platform)];
-    }
-    let posts = posts_of(text, platform);
+    };
     if posts.is_empty() { vec![super::text_post(sentence(end, platform))] } else { posts }
 }
 

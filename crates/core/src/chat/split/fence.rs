@@ -18,6 +18,8 @@ pub(super) struct Fence {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) range: Range<usize>,
+    /// Place after which the line contains only white space.
+    pub(super) content_end: usize,
     kind: LineKind,
 }
 
@@ -49,11 +51,14 @@ impl Fence {
 
     fn read(line: &str) -> Option<Self> {
         let line = line.trim_end();
+        if line.len() > MAX_FENCE_LINE {
+            return None;
+        }
         let start = line.len() - after_markers(line).len();
         let (before, rest) = line.split_at(start);
         let mark = mark_of(rest)?;
         let language = rest[mark.len()..].trim();
-        let is_fence = line.len() <= MAX_FENCE_LINE && !language.contains('`');
+        let is_fence = !language.contains('`');
         let indent = before.chars().map(|c| if c == '>' { '>' } else { ' ' }).collect();
         is_fence.then(|| Self { indent, mark: mark.to_owned(), language: language.to_owned() })
     }
@@ -71,6 +76,10 @@ impl Line {
 
     pub(super) const fn is_closing(&self) -> bool {
         matches!(self.kind, LineKind::Closing(_))
+    }
+
+    pub(super) const fn is_blank(&self) -> bool {
+        self.content_end == self.range.start
     }
 
     /// Checks that the line is not a fence.
@@ -94,6 +103,7 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
     let read = |line: &str| {
         let range = start..start + line.len();
         start = range.end;
+        let content_end = range.start + line.trim_end().len();
         let kind = match open.take() {
             Some(fence) if fence.is_closed_by(line) => LineKind::Closing(fence),
             Some(fence) => LineKind::Code(open.insert(fence).clone()),
@@ -102,7 +112,7 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
                 if open.is_some() { LineKind::Opening } else { LineKind::Text }
             }
         };
-        Line { range, kind }
+        Line { range, content_end, kind }
     };
     text.split_inclusive('\n').map(read).collect()
 }

@@ -28,6 +28,7 @@ const MAX_ASK_POSTS: usize = 10;
 /// `is_answerable` is true if somebody may answer the ask in the chat.
 pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<RenderedPost> {
     let agent = escape(ask.agent.as_str(), platform);
+    let room = post_limit(platform) - FOOTER_ROOM;
     let (shown, whole) = match &ask.what {
         AskSubject::Tool { tool, input } => {
             let parts = InputPart::of(input);
@@ -37,19 +38,26 @@ pub fn ask_posts(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> Vec<
             ([heading].into_iter().chain(shown).collect::<Vec<_>>().join("\n"), whole.join("\n\n"))
         }
         AskSubject::Question { question, .. } => {
-            (format!("Agent {agent} asks:\n{}", convert(question, platform)), with_codes(question))
+            let beginning = beginning(question, MAX_ASK_POSTS * room);
+            (format!("Agent {agent} asks:\n{}", convert(beginning, platform)), with_codes(question))
         }
     };
     let footer = ask_closed(ask, platform).unwrap_or_else(|| advice(ask, is_answerable, platform));
-    let mut texts = split(&shown, post_limit(platform) - FOOTER_ROOM);
-    if texts.len() > MAX_ASK_POSTS {
-        let beginning = texts.swap_remove(0);
+    let is_long = length(&shown).max(length(&whole)) > MAX_ASK_POSTS * room;
+    let mut texts = split(beginning(&shown, MAX_ASK_POSTS * room), room);
+    if is_long || texts.len() > MAX_ASK_POSTS {
+        let beginning = texts.into_iter().next().unwrap_or_default();
         return vec![with_file(&beginning, whole, &footer, ask)];
     }
     if let Some(last) = texts.last_mut() {
         *last = format!("{last}\n\n{footer}");
     }
     texts.into_iter().map(|text| RenderedPost { text, file: None }).collect()
+}
+
+/// Returns at most `limit` characters of the text.
+fn beginning(text: &str, limit: usize) -> &str {
+    text.char_indices().nth(limit).map_or(text, |(end, _)| &text[..end])
 }
 
 fn with_file(beginning: &str, whole: String, footer: &str, ask: &Ask) -> RenderedPost {
@@ -84,7 +92,7 @@ fn advice(ask: &Ask, is_answerable: bool, platform: ChatPlatform) -> String {
         }
     };
     let time = duration::rounded(ask.expires_at.duration_since(ask.asked_at));
-    format!("{how} Without an answer, {} is denied after {time}.", ask.id)
+    format!("{how} Without an answer within {time}, {} counts as denied.", ask.id)
 }
 
 /// Returns a sentence about the end of an ask; none while the ask is open.
@@ -107,7 +115,8 @@ pub fn ask_closed(ask: &Ask, platform: ChatPlatform) -> Option<String> {
             Some(format!("{id} expired without an answer {}. This counts as denied.", at(*answered_at)))
         }
         AskState::Ended { answered_at } => {
-            Some(format!("{id} is over: the agent ended {}, before somebody answered.", at(*answered_at)))
+            let at = at(*answered_at);
+            Some(format!("{id} was closed {at}, because the attempt ended before anybody answered."))
         }
     }
 }
@@ -152,10 +161,13 @@ pub enum NoAnswerReason {
     NoReply,
     /// The message has files, which an answer cannot contain.
     HasFiles,
+    /// The author cannot have read the whole ask before.
+    TooEarly,
 }
 
-/// Says why a message in a conversation with an open ask becomes a job instead of an answer to the ask.
-pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> String {
+/// A message in a conversation with an open ask does not answer the ask. `becomes_job` is false if the message would
+/// say nothing to the agent, for example `yes`.
+pub fn no_answer(ask: &Ask, reason: NoAnswerReason, becomes_job: bool, platform: ChatPlatform) -> String {
     let id = &ask.id;
     let why = match reason {
         NoAnswerReason::NotOperator => {
@@ -166,12 +178,15 @@ pub fn no_answer(ask: &Ask, reason: NoAnswerReason, platform: ChatPlatform) -> S
             format!("{id} needs {allow} or {deny} as its answer")
         }
         NoAnswerReason::Several => {
-            "several asks are open here. Use the buttons, or reply to the message of the ask".to_owned()
+            "several asks were open here. Use the buttons, or reply to the message of the ask".to_owned()
         }
         NoAnswerReason::NoReply => format!("it is no reply to the message of {id}"),
         NoAnswerReason::HasFiles => format!("the answer to {id} cannot contain files"),
+        NoAnswerReason::TooEarly => format!("it was written before the whole of {id} was posted"),
     };
-    format!("Your message answers no ask, so it is a new message for the agent: {why}.")
+    let consequence =
+        if becomes_job { "so it is a new message for the agent" } else { "and it starts no job" };
+    format!("Your message answers no ask, {consequence}: {why}.")
 }
 
 /// Returns the name of the actor who answered, without IP addresses.

@@ -152,7 +152,7 @@ pub fn schedule_disabled_by(name: &str, is_changed: bool, platform: ChatPlatform
 
 /// Says that the command failed because of an error.
 pub fn not_done(reason: &str, platform: ChatPlatform) -> String {
-    format!("That did not work: {}", sentence(reason, platform))
+    format!("The command failed: {}", sentence(reason, platform))
 }
 
 /// Says that the button has no effect, because its value is not one of cowhand's.

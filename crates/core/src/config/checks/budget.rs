@@ -10,23 +10,36 @@ use crate::runtime::Runtime;
 
 /// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
 /// not exist.
-pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["runtime", "command", "model"];
+pub(in crate::config) const NEEDED_KEYS: [&str; 4] = ["runtime", "command", "model", "chat"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let budgets = [agent.budget, loader.budget.limits];
-    if budgets.iter().all(Budget::is_unlimited) {
+    let has_only_person_budget = budgets.iter().all(Budget::is_unlimited);
+    let of_person = person_budget(draft, agent);
+    if has_only_person_budget && of_person.is_none() {
         return;
     }
-    let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
+    let own = draft.node.get("budget").map(|budget| (budget.at, "budget".to_owned()));
+    let in_chat = of_person.clone().filter(|_| own.is_none() && has_only_person_budget);
+    let (at, own_key) = own.or(in_chat).unwrap_or_else(|| (draft.entry, "budget".to_owned()));
     for (number, agent) in agent.with_fallbacks() {
         let fallback = draft.node.get("fallback").filter(|_| number.is_some());
         let at = fallback.map_or(at, |fallback| fallback.at);
-        let key = number.map_or_else(|| "budget".to_owned(), |number| format!("fallback[{number}]"));
-        let in_dollars = budgets.iter().any(Budget::is_in_dollars);
+        let key = number.map_or_else(|| own_key.clone(), |number| format!("fallback[{number}]"));
+        let in_dollars = budgets.iter().any(Budget::is_in_dollars) || of_person.is_some();
         if let Some(problem) = problem(loader, &agent, in_dollars, at) {
             loader.problems.add(problem.key(draft.key_of(&key)));
         }
     }
+}
+
+/// Returns the place and the key of the daily budget of a person, if the agent has one.
+fn person_budget(draft: &Draft, agent: &Agent) -> Option<(Location, String)> {
+    let mut chats = agent.chat.iter().flat_map(|chat| &chat.platforms);
+    let chat = chats.find(|chat| chat.access.per_user_per_day_usd.is_some())?;
+    let written = draft.node.get("chat").and_then(|node| node.get(chat.platform.as_str())?.get("budget"));
+    let at = written.map_or(draft.entry, |written| written.at);
+    Some((at, format!("chat.{}.budget", chat.platform)))
 }
 
 fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -> Option<Problem> {

@@ -6,25 +6,29 @@ use crate::config::resolve::{schedule_at, schedule_node};
 use crate::plan::NeverFires;
 use crate::plan::closed::quoted;
 use crate::roster::{Agent, Schedule};
-use crate::trigger::TriggerConfig;
+use crate::trigger::{Driver, TriggerConfig};
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let now = loader.environment.now;
     for schedule in &agent.schedules {
         let Some(NeverFires { keys, reason }) = schedule.never_fires(now) else { continue };
         let name = format!("{}/{}", agent.name, schedule.name);
+        let is_by_clock = schedule.trigger.driver() == Driver::Clock;
         let (message, help) = match schedule.timing.end_at.filter(|end| *end <= now) {
             Some(_) => (
-                match &schedule.trigger {
-                    // A due time that was missed before `end_at` can still run. Only the store knows such due times.
-                    TriggerConfig::Cron { .. }
-                    | TriggerConfig::Interval { .. }
-                    | TriggerConfig::Delay { .. } => {
-                        format!("`{name}` has no further due times: {reason}")
-                    }
-                    _ => format!("`{name}` does not fire any more: {reason}"),
+                if is_by_clock {
+                    format!("`{name}` has no further due times: {reason}")
+                } else {
+                    format!("`{name}` does not fire any more: {reason}")
                 },
-                "set a later `end_at`, or remove the schedule".to_owned(),
+                // Only the store knows whether a due time was missed.
+                if is_by_clock {
+                    "set a later `end_at`, or remove the schedule; a due time before `end_at` that was missed can run as long \
+                     as the schedule is in the config"
+                } else {
+                    "set a later `end_at`, or remove the schedule"
+                }
+                .to_owned(),
             ),
             None => (format!("`{name}` can never fire: {reason}"), advice(schedule, &keys)),
         };

@@ -1,11 +1,13 @@
-//! Checks of `chat` and of schedules of type `chat`: who may talk to an agent, channels, bots that several agents share,
-//! and schedules that no message can fire.
+//! Checks of `chat` and of schedules of type `chat`: who may talk to an agent, channels, direct messages, addresses, bots
+//! that several agents share, and schedules that no message can fire.
 
 mod ids;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path};
 use std::sync::Arc;
+
+use url::{Host, Url};
 
 use crate::chat::ChatPlatform;
 use crate::chat::prompt::CHAT_SCHEDULE;
@@ -28,6 +30,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
             ids::check(&mut loader.problems, &written);
             check_access(&mut loader.problems, &written, chat);
             check_channels(&mut loader.problems, &written);
+            check_direct(&mut loader.problems, &written);
+            check_addresses(&mut loader.problems, &written);
             check_keys_in_pairs(&mut loader.problems, &written);
             check_download_folder(&mut loader.problems, &written);
         }
@@ -94,10 +98,10 @@ impl<'a> Written<'a> {
 /// Checks whether anybody may talk to the agent. Warns if everybody may talk to it although the config does not set
 /// `everyone`.
 fn check_access(problems: &mut Problems, written: &Written<'_>, chat: &PlatformChat) {
-    let (platform, access) = (written.platform, &chat.access);
+    let (platform, access, direct) = (written.platform, &chat.access, &chat.direct);
     let answers_in_channels =
         !chat.channels.is_empty() || chat.guilds.iter().any(|guild| guild.default_mode.is_some());
-    if !answers_in_channels && !chat.direct.enabled {
+    if !answers_in_channels && !direct.enabled {
         let message = format!(
             "nobody can reach this agent on {platform}: no channel is listed, and direct messages are disabled"
         );
@@ -112,25 +116,62 @@ fn check_access(problems: &mut Problems, written: &Written<'_>, chat: &PlatformC
         ChatPlatform::Discord => "`users` or `roles`",
         ChatPlatform::Slack => "`users`",
     };
-    let lists_direct = !answers_in_channels && !chat.direct.allowlist.is_empty();
-    if !access.lists_somebody() && !access.everyone && !lists_direct {
+    let admits_channels = access.everyone && answers_in_channels;
+    let admits_direct = !answers_in_channels && (direct.everyone || !direct.allowlist.is_empty());
+    if access.lists_somebody() || admits_channels || admits_direct {
+        if access.everyone && written.node.entry("everyone").is_none() {
+            let message =
+                format!("everybody who can {} on {platform} may talk to this agent", open_places(chat));
+            let help = format!("list ids in {lists}, or set `everyone: true` if this is intended");
+            problems.add(Problem::warning(written.at, message).key(written.key("")).help(help));
+        }
+    } else if access.everyone {
+        let message = format!(
+            "nobody may talk to this agent on {platform}: `everyone` applies to channels, and no channel is listed"
+        );
+        let help = "list channels, or set `dm: {everyone: true}` to allow the direct messages of everybody";
+        problems.add(Problem::error(written.at, message).key(written.key("")).help(help.to_owned()));
+    } else {
         let message = format!("nobody may talk to this agent on {platform}");
         let help = format!(
             "list ids in {lists}, or set `everyone: true` to allow everybody who can write in its channels"
         );
         problems.add(Problem::error(written.at, message).key(written.key("")).help(help));
-    } else if access.everyone && written.node.entry("everyone").is_none() {
-        let message = format!("everybody who can write in its channels on {platform} may talk to this agent");
-        let help = format!("list ids in {lists}, or set `everyone: true` if this is intended");
-        problems.add(Problem::warning(written.at, message).key(written.key("")).help(help));
     }
+    check_everyone(problems, written, chat);
+}
+
+/// Returns where everybody may talk to the agent.
+fn open_places(PlatformChat { direct, .. }: &PlatformChat) -> &'static str {
+    if direct.enabled && direct.everyone && direct.allowlist.is_empty() {
+        "write in its channels or send it direct messages"
+    } else {
+        "write in its channels"
+    }
+}
+
+/// Warns about lists without an effect beside `everyone`, and about an `everyone` without an effect.
+fn check_everyone(problems: &mut Problems, written: &Written<'_>, chat: &PlatformChat) {
+    let (access, direct) = (&chat.access, &chat.direct);
     if let Some(everyone) = written.node.entry("everyone").filter(|_| access.everyone) {
-        for key in ["users", "roles"] {
-            if written.node.get(key).is_some_and(|list| !list.list().is_empty()) {
+        // `users` still lists who may send direct messages, in which nobody has a role.
+        let users_count = direct.enabled && !direct.everyone && direct.allowlist.is_empty();
+        for (key, counts) in [("users", users_count), ("roles", false)] {
+            if !counts && written.node.get(key).is_some_and(|list| !list.list().is_empty()) {
                 let message = format!("`{key}` has no effect, because `everyone` is true");
                 problems.add(Problem::warning(everyone.key_at, message).key(written.key(key)));
             }
         }
+    }
+    if let Some((at, _, path)) = written.inner("dm", "everyone").filter(|_| direct.everyone) {
+        let because = if !direct.enabled {
+            "direct messages are disabled"
+        } else if !direct.allowlist.is_empty() {
+            "only users on the `allowlist` may send direct messages"
+        } else {
+            return;
+        };
+        problems.add(Problem::warning(at, format!("`everyone` has no effect: {because}")).key(path));
     }
 }
 
@@ -144,6 +185,50 @@ fn check_channels(problems: &mut Problems, written: &Written<'_>) {
             problems.add(Problem::error(id.at, message).key(key).help("remove one of the two".to_owned()));
         }
     }
+}
+
+/// Checks that at most one `dm` has an effect. A direct message belongs to no guild.
+fn check_direct(problems: &mut Problems, written: &Written<'_>) {
+    let guilds = written.node.get("guilds").map(Node::list).unwrap_or_default().iter().enumerate();
+    let in_guilds = guilds.filter_map(|(number, guild)| Some((number, guild.entry("dm")?)));
+    let in_guilds = in_guilds.filter(|(_, entry)| !entry.node.is_null());
+    let has_own = written.node.get("dm").is_some_and(|own| !own.is_null());
+    for (number, entry) in in_guilds.skip(usize::from(!has_own)) {
+        let message = if has_own {
+            "`dm` of a guild has no effect, because `dm` is set beside `guilds`"
+        } else {
+            "`dm` of this guild has no effect, because the first `dm` of a guild counts"
+        };
+        let help = "a direct message belongs to no guild; set `dm` only beside `guilds`";
+        let problem =
+            Problem::warning(entry.key_at, message).key(written.key(&format!("guilds[{number}].dm")));
+        problems.add(problem.help(help.to_owned()));
+    }
+}
+
+/// Warns about an address to which tokens, keys and messages would be sent without encryption.
+fn check_addresses(problems: &mut Problems, written: &Written<'_>) {
+    let own = written.node.get("api_url").map(|node| (node, written.key("api_url")));
+    let of_voice = written.inner("voice", "api_url").map(|(_, node, key)| (node, key));
+    for (node, key) in own.into_iter().chain(of_voice) {
+        if node.text().is_some_and(is_unencrypted) {
+            let message = "`api_url` has no encryption, so others can read the token and the messages";
+            let help = "use an address that begins with `https://`";
+            problems.add(Problem::warning(node.at, message).key(key).help(help.to_owned()));
+        }
+    }
+}
+
+/// Checks whether data for this address leaves the machine without encryption.
+fn is_unencrypted(address: &str) -> bool {
+    let Ok(address) = Url::parse(address) else { return false };
+    let is_loopback = match address.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    address.scheme() == "http" && !is_loopback
 }
 
 /// Checks keys that have an effect only together.
@@ -184,6 +269,21 @@ fn check_download_folder(problems: &mut Problems, written: &Written<'_>) {
     }
 }
 
+/// Checks that a schedule of type `chat` has no work source: a message is answered by one job, and a firing with a work
+/// source can have several.
+fn check_no_work_source(problems: &mut Problems, draft: &Draft, schedule: &Schedule) {
+    let node = schedule_node(draft, schedule.name.as_str());
+    let Some(written) = node.and_then(|node| node.get("work_source")).filter(|node| !node.is_null()) else {
+        return;
+    };
+    let message = "a schedule of type `chat` cannot take items: each message is answered by one job";
+    let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
+    let key = draft.key_of(&format!("schedules.{}.work_source", schedule.name));
+    let problem = Problem::error(written.at, message).key(key);
+    let help = "remove `work_source`, or move it to a schedule of another type".to_owned();
+    problems.add(Problem { severity, ..problem.help(help) });
+}
+
 /// Checks that messages can fire a schedule of type `chat`, and that the schedule `chat` has this type. herdctl accepts
 /// a schedule of type `chat` without `chat`, so in its fleets this is only a warning.
 fn check_schedule(problems: &mut Problems, draft: &Draft, agent: &Agent, schedule: &Schedule) {
@@ -201,6 +301,7 @@ fn check_schedule(problems: &mut Problems, draft: &Draft, agent: &Agent, schedul
         }
         return;
     };
+    check_no_work_source(problems, draft, schedule);
     let is_connected = |chat: &AgentChat| platform.is_none_or(|platform| chat.on(platform).is_some());
     if agent.chat.as_ref().is_some_and(is_connected) {
         return;

@@ -1,5 +1,7 @@
 //! Checks of trust settings: contradictions between them, and settings that do not fit the trigger of a schedule.
 
+use crate::chat::ChatPlatform;
+use crate::chat::settings::PlatformChat;
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
 use crate::config::problem::Problem;
@@ -8,13 +10,13 @@ use crate::prompt::{self, Template, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::sandbox::SandboxKind;
 use crate::trigger::{GithubItem, TriggerKind};
-use crate::trust::{Treatment, Trust};
+use crate::trust::{AllowedAuthor, Treatment, Trust};
 use crate::workspace::IsolationKind;
 
 /// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
 /// not exist.
-pub(in crate::config) const NEEDED_KEYS: [&str; 6] =
-    ["trust", "sandbox", "docker", "isolation", "default_prompt", "work_source"];
+pub(in crate::config) const NEEDED_KEYS: [&str; 7] =
+    ["trust", "sandbox", "docker", "isolation", "default_prompt", "work_source", "chat"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let (Some(trust), Some(node)) = (&agent.trust, draft.node.get("trust")) {
@@ -46,8 +48,15 @@ fn check_one(
     let strict_sandbox = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
     let message = if !trust.is_defined() {
         "set `allow_authors` or `min_permission` to define who is trusted, or `strangers` to treat all authors alike"
-    } else if let Some(message) = trust.allow_authors.iter().find_map(|author| invalid_author(author)) {
-        message
+    } else if let Some((message, help)) =
+        trust.allow_authors.iter().find_map(|author| invalid_author(agent, author))
+    {
+        let problem = Problem::error(at, message).key(draft.key_of(&key));
+        loader.problems.add(match help {
+            Some(help) => problem.help(help),
+            None => problem,
+        });
+        return;
     } else if trust.sandbox.as_ref().is_some_and(|own| own.rules().kind == SandboxKind::None) {
         "the strict sandbox cannot have `kind: none`; use `kind: bubblewrap`, for example"
     } else if let (true, Some(message)) = (trust.confines(), strict_sandbox.contradiction()) {
@@ -113,16 +122,50 @@ fn has_text_of_people(event: &str) -> bool {
     EVENTS_WITH_TEXT.contains(&name)
 }
 
-/// Returns an error if the text contains `*` or begins with `@`, because names are compared as a whole, and no name on
-/// GitHub contains these characters.
-fn invalid_author(author: &str) -> Option<&'static str> {
+/// Returns what is wrong with an entry of `allow_authors`, and how to correct it. Names are compared as a whole, and no
+/// name on GitHub contains `*` or begins with `@`. The id of a user of a chat needs its platform, because everybody can
+/// register a login with the same text.
+fn invalid_author(agent: &Agent, author: &str) -> Option<(String, Option<String>)> {
+    let invalid = |message: &str| Some((message.to_owned(), None));
     if author.contains('*') {
-        Some("`allow_authors` takes whole names, without `*`; `strangers: allow` accepts text of everybody")
-    } else if author.starts_with('@') {
-        Some("`allow_authors` takes names without `@`: `ann`, not `@ann`")
-    } else {
-        None
+        return invalid(
+            "`allow_authors` takes whole names, without `*`; `strangers: allow` accepts text of everybody",
+        );
     }
+    if author.starts_with('@') {
+        return invalid("`allow_authors` takes names without `@`: `ann`, not `@ann`");
+    }
+    if let Some((platform, id)) = chat_user_of(agent, author) {
+        let message =
+            format!("`{author}` in `allow_authors` is a login, and it looks like a user of {platform}");
+        let help = format!("write `{platform}:{id}` for the user; write a login in lowercase letters");
+        return Some((message, Some(help)));
+    }
+    match AllowedAuthor::of(author) {
+        AllowedAuthor::ChatUser(platform, "") => {
+            Some((format!("`{author}` needs the id of a user: `{platform}:ID`"), None))
+        }
+        AllowedAuthor::ChatUser(..) | AllowedAuthor::Login(_) => None,
+    }
+}
+
+/// Returns the platform and the id of the user of the agent's chat that an entry without a platform seems to name.
+fn chat_user_of<'a>(agent: &Agent, author: &'a str) -> Option<(ChatPlatform, &'a str)> {
+    let AllowedAuthor::Login(login) = AllowedAuthor::of(author) else { return None };
+    let lists = |chat: &PlatformChat| {
+        let access = &chat.access;
+        let mut lists = [&access.users, &access.operators, &access.bots, &chat.direct.allowlist].into_iter();
+        lists.any(|list| list.iter().any(|id| id == login))
+    };
+    let platforms = || agent.chat.iter().flat_map(|chat| &chat.platforms);
+    let by_form = |chat: &&PlatformChat| lists(chat) || chat.platform.may_be_user_id(login);
+    if let Some(chat) = platforms().find(by_form) {
+        return Some((chat.platform, login));
+    }
+    // A platform in another spelling, for example `Slack:U012AB3CD`.
+    let (prefix, id) = login.split_once(':')?;
+    let known = ChatPlatform::ALL.iter().find(|known| known.as_str().eq_ignore_ascii_case(prefix))?;
+    Some((*known, id))
 }
 
 fn unused_trust_keys(trust: &Trust) -> Option<&'static str> {

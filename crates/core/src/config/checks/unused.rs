@@ -108,10 +108,11 @@ fn check_timing(
     key: &KeyPath<'_>,
 ) {
     let is_cron = matches!(trigger, TriggerConfig::Cron { .. });
+    let is_chat = matches!(trigger, TriggerConfig::Chat { .. });
     let recurs = is_cron || matches!(trigger, TriggerConfig::Interval { .. });
     for (name, is_used, types) in [
         ("misfire", is_cron, "`cron`"),
-        ("max_lateness", is_cron, "`cron`"),
+        ("max_lateness", is_cron || is_chat, "`cron` or `chat`"),
         ("overlap", recurs, "`cron` or `interval`"),
         ("jitter", recurs, "`cron` or `interval`"),
     ] {

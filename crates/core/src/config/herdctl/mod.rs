@@ -7,7 +7,7 @@ mod web;
 
 use std::path::Path;
 
-pub(super) use chat::admit_everyone;
+pub(super) use chat::{admit_everyone, answer_threads};
 pub(super) use docker::sandbox;
 pub(super) use web::apply as apply_web;
 

@@ -84,13 +84,29 @@ fn times_outside_start_at_and_end_at_leave_no_firings() {
         let policies = format!(r#"{{"type":"interval","interval":"5m","end_at":"2026-01-05T{end}:00Z"}}"#);
         Scene::new(&policies).last_run("10:00")
     };
+    let hours = r#"{"type":"interval","interval":"5m","end_at":"2026-01-05T10:30:00Z",
+        "active_hours":{"start":"10:40","end":"10:45"}}"#;
+    let closed_until_end = Scene::new(hours).last_run("10:00");
     check([
         ("interval: wakes at its end", interval("10:03"), "10:01", "wake 10:03"),
         ("interval: over", interval("10:03"), "10:03", "finish"),
         (
-            "interval: a firing that waits is dropped",
-            interval("10:30").waiting("10:05", SkipReason::AtCapacity),
+            "interval: a firing that waits keeps the schedule open",
+            interval("10:30").job("agent", RUNNING).waiting("10:05", SkipReason::AtCapacity),
             "10:30",
+            "",
+        ),
+        (
+            "interval: a firing that waits runs after the end",
+            interval("10:30").waiting("10:05", SkipReason::AtCapacity),
+            "10:31",
+            "ran interval:2 10:05",
+        ),
+        ("interval: its job runs", interval("10:30").job("clock", RUNNING), "10:31", "finish"),
+        (
+            "interval: its calendar was closed until its end",
+            closed_until_end.waiting("10:05", SkipReason::OutsideHours),
+            "10:31",
             "finish",
         ),
     ]);

@@ -70,6 +70,61 @@ fn firings_over_budget_are_skipped_or_wait() {
     ]);
 }
 
+/// The reservation of a job that `cancel_previous` cancels does not count against the job that takes its place.
+#[test]
+fn a_job_that_is_cancelled_leaves_its_reservation() {
+    let replaced = |spent: u64, own: u64, other: u64| {
+        let schedule = r#"{"type":"cron","expression":"0 * * * *","overlap":"cancel_previous"}"#;
+        let mut scene = scene(schedule, spent, own + other).last_due("09:00").job("clock", RUNNING);
+        scene.snapshot.jobs[0].reserved.microdollars = own * 1_000_000;
+        scene
+    };
+    let of_fleet = |mut scene: Scene| {
+        scene.roster.budget = std::mem::take(&mut scene.roster.agents[0].budget);
+        scene.snapshot.ledger.fleet = scene.snapshot.ledger.agents.values().next().unwrap().0;
+        scene
+    };
+    check([
+        ("all is reserved by the job", replaced(0, 5, 0), "10:00", "cancel 1 | ran cron 10:00 | wake 11:00"),
+        (
+            "all of the budget of the fleet",
+            of_fleet(replaced(0, 5, 0)),
+            "10:00",
+            "cancel 1 | ran cron 10:00 | wake 11:00",
+        ),
+        ("all is spent", replaced(5, 0, 0), "10:00", "skipped over_budget cron 10:00 | wake 11:00"),
+    ]);
+    let plan = replaced(0, 1, 4).plan("10:00");
+    assert!(plan.starts_with("cancel 1"), "{plan}");
+    let plan = replaced(1, 0, 4).plan("10:00");
+    assert!(plan.starts_with("Skipping a/s: a's daily budget"), "other jobs have reserved it: {plan}");
+}
+
+/// `overlap: queue` makes a job for each due time while running jobs have reserved the budget.
+#[test]
+fn a_queue_makes_jobs_while_a_budget_is_reserved() {
+    let schedule = r#"{"type":"cron","expression":"0 * * * *","overlap":"queue"}"#;
+    let queue = |spent, reserved| scene(schedule, spent, reserved).last_due("09:00").job("clock", RUNNING);
+    check([
+        ("reserved", queue(0, 5), "10:00", "ran cron 10:00 | wake 11:00"),
+        ("spent", queue(5, 0), "10:00", "skipped over_budget cron 10:00 | wake 11:00"),
+    ]);
+}
+
+/// After its `end_at`, an interval waits for running jobs, and not for the next day of the budget.
+#[test]
+fn an_interval_does_not_wait_for_a_budget_after_its_end() {
+    let schedule = r#"{"type":"interval","interval":"1h","end_at":"2026-01-05T09:30:00Z"}"#;
+    let waits = |spent, reserved| {
+        scene(schedule, spent, reserved).last_run("08:00").waiting("09:00", SkipReason::OverBudget)
+    };
+    check([
+        ("reserved", waits(0, 5), "10:00", "wake 01-06 00:00"),
+        ("spent", waits(5, 0), "10:00", "skipped over_budget interval:2 09:00"),
+        ("room", waits(0, 0), "10:00", "ran interval:2 09:00"),
+    ]);
+}
+
 #[test]
 fn a_paused_schedule_resumes_at_the_end_of_its_pause() {
     let paused = |schedule: &str| {
@@ -87,6 +142,16 @@ fn a_paused_schedule_resumes_at_the_end_of_its_pause() {
     assert!(!record.resume(at("10:29").into()));
     assert!(record.resume(at("10:30").into()));
     assert_eq!((&record.state, record.armed_at, record.generation), (&ScheduleState::Active, at("10:30"), 0));
+    // The breaker was turned off in the config.
+    let mut without_breaker = paused(EVERY_HOUR);
+    let on = without_breaker.roster.agents[0].schedules[0].clone();
+    without_breaker.roster.agents[0].schedules[0].breaker.failures = 0;
+    let off = without_breaker.roster.agents[0].schedules[0].clone();
+    let mut record = without_breaker.record().clone();
+    assert!(!record.resume_without_breaker(&on, at("10:10")));
+    assert!(record.resume_without_breaker(&off, at("10:10")));
+    assert_eq!((&record.state, record.armed_at), (&ScheduleState::Active, at("10:10")));
+    assert!(!record.resume_without_breaker(&off, at("10:11")));
     let mut record = paused(EVERY_HOUR).record().clone();
     record.breaker_state.pauses = 3;
     assert!(record.enable(at("10:00").into()), "a person may end the pause");

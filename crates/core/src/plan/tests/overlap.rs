@@ -135,15 +135,28 @@ fn a_queue_waits_for_a_poll() {
     assert!(scene.plan("10:05:33").contains("start 1"), "{}", scene.plan("10:05:33"));
 }
 
-/// With `cancel_previous`, the new job gets the place of the cancelled job before older jobs of a queue.
+/// With `cancel_previous`, the new job takes its turn: no waiting job of another schedule, or by hand, stays behind the
+/// jobs that replace each other.
 #[test]
-fn a_job_that_replaces_another_comes_first() {
-    let mut scene = queue_beside(MINUTELY, Some("10:05:10"));
-    let t = scene.roster.agents[0].schedules[1].id;
-    scene.roster.agents[0].schedules[1].timing.overlap = crate::policy::Overlap::CancelPrevious;
-    scene = scene.job("clock", PENDING);
-    scene.snapshot.jobs.last_mut().unwrap().schedule = Some(t);
-    scene.snapshot.schedules.get_mut(&t).unwrap().last_due = Some(at("10:05"));
-    scene.snapshot.schedules.get_mut(&t).unwrap().waiting = None;
-    assert_eq!(scene.plan("10:05:30"), "start 3 | wake 10:06");
+fn a_job_that_replaces_another_takes_its_turn() {
+    let replaced = |last_run: Option<&str>| {
+        let mut scene = queue_beside(MINUTELY, last_run);
+        let t = scene.roster.agents[0].schedules[1].id;
+        scene.roster.agents[0].schedules[1].timing.overlap = crate::policy::Overlap::CancelPrevious;
+        scene = scene.job("agent", PENDING).job("clock", PENDING);
+        scene.snapshot.jobs.last_mut().unwrap().schedule = Some(t);
+        scene.snapshot.schedules.get_mut(&t).unwrap().last_due = Some(at("10:05"));
+        scene.snapshot.schedules.get_mut(&t).unwrap().waiting = None;
+        scene
+    };
+    let without_queue = |mut scene: Scene| {
+        scene.snapshot.jobs.drain(..2);
+        scene
+    };
+    let now = "10:05:30";
+    check([
+        ("it never ran", replaced(None), now, "start 4 | wake 10:06"),
+        ("the queue ran longer ago", replaced(Some("10:05:10")), now, "start 1 | wake 10:06"),
+        ("an older job by hand comes first", without_queue(replaced(None)), now, "start 3 | wake 10:06"),
+    ]);
 }

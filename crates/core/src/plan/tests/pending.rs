@@ -35,6 +35,14 @@ fn the_wait_of_a_pending_job_is_explained() {
             manual().job("hand", RUNNING).job("hand", PENDING).job("hand", PENDING),
             Some((Some(SkipReason::AtCapacity), format!("{full}; 1 job waits before it"))),
         ),
+        (
+            "its agent had more places when the jobs started",
+            manual().job("hand", RUNNING).job("hand", RUNNING).job("hand", PENDING),
+            Some((
+                Some(SkipReason::AtCapacity),
+                "2 jobs of a run, and it has 1 place now (`max_concurrent`); it is the next".to_owned(),
+            )),
+        ),
     ] {
         let awaited = awaited(&scene).map(|awaited| (awaited.reason, awaited.sentence));
         assert_eq!(awaited, expected, "{case}");

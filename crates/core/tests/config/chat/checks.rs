@@ -35,7 +35,18 @@ fn cases_of_access() -> Vec<Case> {
         (discord("guilds: [{id: 1, channels: [{id: 2}]}]"), 1, 0, "nobody may talk to this agent on discord"),
         (guild("roles: [1]"), 0, 0, ""),
         (slack("roles: [1]"), 1, 0, "roles"),
-        (slack("everyone: true, users: [U1]"), 0, 0, "`users` has no effect"),
+        (slack("everyone: true, users: [U1]"), 0, 0, ""),
+        (slack("everyone: true, users: [U1], dm: {enabled: false}"), 0, 0, "`users` has no effect"),
+        (slack("everyone: true, users: [U1], dm: {everyone: true}"), 0, 0, "`users` has no effect"),
+        (slack("everyone: true, users: [U1], dm: {allowlist: [U1]}"), 0, 0, "`users` has no effect"),
+        (guild("everyone: true, roles: [1]"), 0, 0, "`roles` has no effect"),
+        (slack("everyone: true, dm: {everyone: true}"), 0, 0, ""),
+        (slack("dm: {everyone: true}"), 1, 0, nobody),
+        ("{slack: {dm: {everyone: true}}}".to_owned(), 0, 0, ""),
+        ("{slack: {everyone: true}}".to_owned(), 1, 0, "set `dm: {everyone: true}`"),
+        (discord("everyone: true"), 1, 0, "`everyone` applies to channels, and no channel is listed"),
+        (slack("everyone: true, dm: {everyone: true, enabled: false}"), 0, 0, "direct messages are disabled"),
+        (slack("users: [U1], dm: {everyone: true, allowlist: [U1]}"), 0, 0, "only users on the `allowlist`"),
         ("{slack: {dm: {enabled: false}}}".to_owned(), 0, 0, "nobody can reach this agent on slack"),
         (discord("dm: {enabled: false}, guilds: [{id: 1}]"), 0, 0, "nobody can reach this agent on discord"),
         (
@@ -66,12 +77,34 @@ fn cases_of_other_keys() -> Vec<Case> {
         (guild("users: [1], presence: {activity_type: walking, activity_message: x}"), 1, 1, "walking"),
         (guild("users: [1], command_registration: {scope: guild}"), 1, 1, "needs `guild_id`"),
         (guild("users: [1], command_registration: {guild_id: 5}"), 0, 0, "without `scope: guild`"),
+        (discord("users: [1], guilds: [{id: 1, channels: [{id: 2}], dm: {enabled: false}}]"), 0, 0, ""),
         (
-            discord("users: [1], guilds: [{id: 1, channels: [{id: 2}], dm: {enabled: false}}]"),
+            discord(
+                "users: [1], dm: {enabled: true}, guilds: [{id: 1, channels: [{id: 2}], dm: {enabled: false}}]",
+            ),
             0,
             0,
-            "set `dm` beside `guilds`",
+            "`dm` of a guild has no effect",
         ),
+        (
+            discord("users: [1], guilds: [{id: 1, dm: {enabled: true}}, {id: 3, dm: {enabled: false}}]"),
+            0,
+            0,
+            "the first `dm` of a guild counts",
+        ),
+        (slack("users: [U1], api_url: 'http://proxy.example/api'"), 0, 0, "`api_url` has no encryption"),
+        (slack("users: [U1], api_url: 'HTTP://10.0.0.1'"), 1, 1, "api_url"),
+        (guild("users: [1], api_url: 'http://localhost.example'"), 0, 0, "use an address that begins with"),
+        (
+            slack("users: [U1], voice: {enabled: true, api_url: 'http://10.0.0.1:8000'}"),
+            0,
+            0,
+            "`api_url` has no encryption",
+        ),
+        (slack("users: [U1], api_url: 'http://localhost:1'"), 0, 0, ""),
+        (slack("users: [U1], api_url: 'http://[::1]:1/api'"), 0, 0, ""),
+        (slack("users: [U1], voice: {api_url: 'http://127.1.2.3'}"), 0, 0, ""),
+        (slack("users: [U1], api_url: 'https://proxy.example'"), 0, 0, ""),
         (
             slack("users: [U1], attachments: {enabled: true, download_dir: /tmp}"),
             1,
@@ -190,9 +223,22 @@ fn everybody_may_talk_in_a_herdctl_fleet_that_lists_nobody() {
         let text = "agents: [{path: a.yaml}]\n";
         let agent = format!("name: a\nchat: {{slack: {{{keys} channels: [{{id: C1}}]}}}}\n");
         let loaded = load_files(&[("herdctl.yaml", text), ("a.yaml", &agent)], &[]);
-        assert_eq!(platform(&loaded, ChatPlatform::Slack).access.everyone, everyone, "{keys}");
+        let chat = platform(&loaded, ChatPlatform::Slack);
+        assert_eq!((chat.access.everyone, chat.direct.everyone), (everyone, everyone), "{keys}");
         assert_eq!(loaded.warnings(), warnings, "{keys}: {}", rendered(&loaded));
         assert!(!rendered(&loaded).contains("may talk") || warnings == 1);
+    }
+    for (keys, everyone, places) in [
+        ("dm: {mode: auto}", true, "write in its channels or send it direct messages"),
+        ("dm: {everyone: false}", false, "write in its channels"),
+        ("dm: {allowlist: [U1]}", true, "write in its channels"),
+        ("dm: {enabled: false}", true, "write in its channels"),
+    ] {
+        let text = format!("agents: [{{name: a, chat: {{slack: {{channels: [{{id: C1}}], {keys}}}}}}}]\n");
+        let loaded = load_files(&[("herdctl.yaml", &text)], &[]);
+        assert_eq!(platform(&loaded, ChatPlatform::Slack).direct.everyone, everyone, "{keys}");
+        let warning = format!("everybody who can {places} on slack may talk to this agent");
+        assert!(rendered(&loaded).contains(&warning), "{keys}: {}", rendered(&loaded));
     }
 }
 
@@ -211,7 +257,7 @@ fn agents_with_the_same_bot_need_the_same_connection() {
     let shown =
         |text: &str| format!("{token}, presence: {{activity_type: playing, activity_message: {text}}}");
     let scope = |guild: u32| format!("{token}, command_registration: {{scope: guild, guild_id: {guild}}}");
-    let at = |url: &str| format!("{token}, api_url: 'http://{url}'");
+    let at = |url: &str| format!("{token}, api_url: 'https://{url}'");
     for (first, second, errors, warnings, word) in [
         (token.to_owned(), token.to_owned(), 0, 0, ""),
         (at("a"), at("a"), 0, 0, ""),
@@ -247,7 +293,7 @@ fn agents_with_the_same_bot_need_the_same_connection() {
 fn a_schedule_chat_in_the_config_replaces_the_usual_one() {
     let agent = |schedules: &str| {
         load_text(&format!(
-            "agents:\n  - name: a\n    chat: {{slack: {{everyone: true}}}}\n    schedules: {schedules}\n"
+            "agents:\n  - name: a\n    chat: {{slack: {{users: [U1]}}}}\n    schedules: {schedules}\n"
         ))
     };
     let loaded = agent("{chat: {type: chat, prompt: 'Answer: {{body}}', filter: {author: [U1]}}}");
@@ -296,8 +342,21 @@ fn schedules_of_type_chat_need_a_chat_that_fires_them() {
             assert_eq!(severities, [Severity::Warning], "herdctl accepts it: {}", rendered(&loaded));
         }
     }
-    let text = "agents:\n  - name: a\n    chat: {slack: {everyone: true}}\n    schedules:\n      s:\n        type: chat\n        patterns:\n          - ok\n          - '['\n";
+    let text = "agents:\n  - name: a\n    chat: {slack: {users: [U1]}}\n    schedules:\n      s:\n        type: chat\n        patterns:\n          - ok\n          - '['\n";
     let lines = lines(&load_text(text));
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("cowhand.yaml:9:13 not a regular expression"), "{lines:?}");
+}
+
+/// A budget in dollars cannot be enforced if the runtime reports only tokens and the model has no price.
+#[test]
+fn the_budget_of_a_person_needs_a_price() {
+    let config = |prices: &str| {
+        let chat = slack("users: [U1], budget: {per_user_per_day_usd: 1}");
+        format!("{prices}agents:\n  - {{name: a, runtime: codex, model: m, chat: {chat}}}\n")
+    };
+    let without = rendered(&load_text(&config("")));
+    assert!(without.contains("needs the price of m") && without.contains("chat.slack.budget"), "{without}");
+    let with = load_text(&config("prices: {m: {input: 1, output: 2}}\n"));
+    assert_eq!(with.errors(), 0, "{}", rendered(&with));
 }

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::advice::with_config_option;
 use super::location::Connection;
 use super::print::{self, Table};
-use super::{Failure, complete, job, location, removed, status};
+use super::{Exit, Failure, complete, job, location, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{Page, StatusView, segment};
 
@@ -120,6 +120,9 @@ impl ScheduleVerb {
 fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     location::ask(config, async |client| {
         let views = client.get::<Page<ScheduleView>>("schedules").await?.items;
+        if views.is_empty() {
+            refuse_unreadable(client, json)?;
+        }
         print_store_problem(client, json).await?;
         if json {
             print::json(&views);
@@ -128,6 +131,19 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Fails if no daemon runs and the schedules cannot be read, because the config has errors.
+pub(super) fn refuse_unreadable(client: &Connection<'_>, json: bool) -> Result<(), Failure> {
+    if !client.has_config_errors() {
+        return Ok(());
+    }
+    // A note on standard error says that the config has errors.
+    if !json {
+        let note = client.location().config_error_note();
+        print::prose(&format!("the schedules cannot be read, because {note}"), 0);
+    }
+    Err(Failure::reported(Exit::Config))
 }
 
 /// Prints why no schedule can fire, if the store or the disk cannot be written. With `--json` the reason is printed as

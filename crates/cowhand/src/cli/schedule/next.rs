@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{ScheduleFullName, tries_again};
+use super::{ScheduleFullName, refuse_unreadable, tries_again};
 use crate::cli::job_filter::SinceTime;
 use crate::cli::{Failure, complete, job, location, number, print, removed};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -60,6 +60,9 @@ impl NextArgs {
         };
         coming.sort_by_key(|coming| coming.at);
         coming.truncate(self.count as usize);
+        if coming.is_empty() && self.cron.is_none() && self.name.is_none() {
+            location::ask(config, async |client| refuse_unreadable(client, self.json))?;
+        }
         if self.json {
             let times: Vec<Value> = coming.iter().map(|coming| self.in_json(coming)).collect();
             print::line(json!(times));
@@ -200,6 +203,9 @@ impl NextArgs {
             (_, Some(SkipReason::NotDue)) if let Some(never) = &view.never_fires => {
                 format!("it can never fire: {never}")
             }
+            (_, Some(SkipReason::NotDue)) if self.from.is_some() && view.next_run_at.is_some() => {
+                "its calendar has no time after `--from` at which it can fire".to_owned()
+            }
             (_, Some(SkipReason::NotDue)) => "its calendar has no time at which it can fire".to_owned(),
             _ => view.awaited().map(|why| print::one_line(why, 400)).unwrap_or_default(),
         };
@@ -243,18 +249,11 @@ fn waiting_firing(view: &ScheduleView, now: Timestamp) -> Option<String> {
 
 /// Returns the reason why the fleet has no next firing. It is the first of these reasons that applies:
 ///
-/// - The config has errors.
 /// - A firing waits.
 /// - An interval counts from the end of a running job.
 /// - A provider is used up. The text does not name the provider, because `print_notes` does.
 /// - Nothing fires by the clock. If schedules are paused, the text names the pause that ends first.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
-    let unreadable = location::ask(config, async |client| {
-        Ok(client.has_config_errors().then(|| client.location().config_error_note()))
-    })?;
-    if let Some(note) = unreadable {
-        return Ok(format!("the schedules cannot be read, because {note}"));
-    }
     let (views, is_alone) = schedules(config)?;
     let now = Timestamp::now();
     if let Some((view, late)) = views.items.iter().find_map(|view| Some((view, waiting_firing(view, now)?))) {
@@ -287,7 +286,7 @@ fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
             view.agent, view.schedule
         ),
         Some((until, view)) => format!(
-            "nothing fires by the clock before {until:.0}, when the pause of {}/{} is over{}",
+            "nothing fires by the clock before {until:.0}, when {}/{} tries again after its pause{}",
             view.agent,
             view.schedule,
             job::with_daemon(is_alone)

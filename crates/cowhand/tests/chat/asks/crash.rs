@@ -68,6 +68,27 @@ async fn answer_survives_a_crash() {
     }
 }
 
+/// The ask is recorded before its first post. A message that was written before the post cannot mean it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ask_that_was_not_posted_yet_is_not_answered_by_a_reply() {
+    let scene = prepared().await;
+    let daemon = scene.start_with_fault("chat_ask_tried");
+    scene.connected().await;
+    let ts = scene.say("call-push");
+    wait_for_end(daemon);
+    scene.slack.say_in_thread(SLACK_CHANNEL, &ts, OLGA, "yes");
+    scene.start();
+    scene.connected().await;
+    let ask = scene.ask_post(&ts).await;
+    scene.post(&ts, "and it starts no job: it was written before the whole of").await;
+    let id = scene.open_ask();
+    // The same word answers the ask once it can be read.
+    scene.slack.say_in_thread(SLACK_CHANNEL, &ts, OLGA, "no");
+    scene.closed(&ask, &format!("{id} was denied by Olga")).await;
+    scene.post(&ts, "It was denied.").await;
+    assert_eq!(scene.jobs().len(), 1, "the words become no jobs");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ask_is_closed_after_a_downtime() {
     let scene = asking().await;

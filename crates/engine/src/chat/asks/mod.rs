@@ -9,16 +9,24 @@ pub(super) mod post;
 pub(super) mod press;
 pub(super) mod reply;
 
+use std::time::Duration;
+
 use cowhand_chat::{Button, ButtonStyle};
 use cowhand_core::ask::{Answered, Ask, AskId, AskState, AskSubject};
 use cowhand_core::chat::escape::with_codes;
 use cowhand_core::id::AgentName;
+use tokio::time::Instant;
 
 use super::bot::Bot;
 use super::buttons::{AskChoice, ButtonValue};
 use super::context::ChatContext;
 use crate::fleet::ask::redacted_subject;
-use cowhand_store::StoreError;
+use cowhand_store::{ChatAsk, StoreError};
+
+/// Time for the record of a post that is answered as soon as it is there.
+const RECORD_TIME: Duration = Duration::from_secs(5);
+/// Time between two looks at the record.
+const RECORD_PAUSE: Duration = Duration::from_millis(50);
 
 /// Returns the buttons below an open ask.
 fn buttons_of(ask: &Ask) -> Vec<Button> {
@@ -43,6 +51,18 @@ impl ChatContext {
     /// Returns whether the agent uses this bot.
     fn is_bot_of(&self, bot: &Bot, agent: &AgentName) -> bool {
         self.bot_of(agent, bot.platform).is_some_and(|own| own.key == bot.key)
+    }
+
+    /// Returns what is posted of an ask. If its posts are not complete, waits a short time until they are.
+    async fn recorded_ask(&self, id: &AskId) -> Result<Option<ChatAsk>, StoreError> {
+        let deadline = Instant::now() + RECORD_TIME;
+        loop {
+            let Some(known) = self.store().chat_ask(id.clone()).await? else { return Ok(None) };
+            if known.posted.is_complete || known.is_closed || Instant::now() >= deadline {
+                return Ok(Some(known));
+            }
+            tokio::time::sleep(RECORD_PAUSE).await;
+        }
     }
 
     /// Returns an ask without known secrets, as it is now.

@@ -1,12 +1,9 @@
 //! Presses of the buttons below an ask.
 
-use std::time::Duration;
-
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Ask, AskAnswer, AskId, AskRefused, AskState, AskSubject};
 use cowhand_core::chat::access::is_operator;
 use cowhand_core::chat::{ButtonPress, ChatPlatform, ChatUser, texts};
-use tokio::time::Instant;
 use tracing::info;
 
 use super::super::actor_of;
@@ -17,13 +14,8 @@ use crate::fleet::FleetError;
 use cowhand_store::{StoreError, audit};
 use cowhand_system::fault;
 
-/// Longest wait until a post is recorded whose button was pressed immediately after the post was made.
-const RECORD_TIME: Duration = Duration::from_secs(5);
-/// Time between two checks of the record.
-const RECORD_PAUSE: Duration = Duration::from_millis(50);
-
-/// Answers an ask on behalf of the presser, and returns the text for the presser. Checks every part of the press,
-/// because anybody can send any press.
+/// Answers an ask on behalf of the presser, and returns the text for the presser. Anybody can send any press, so every
+/// part of it is checked.
 pub(in crate::chat) async fn answer(
     context: &ChatContext,
     bot: &Bot,
@@ -76,17 +68,11 @@ async fn pressed_ask(
     press: &ButtonPress,
     id: &AskId,
 ) -> Result<PressedAsk, StoreError> {
-    let deadline = Instant::now() + RECORD_TIME;
-    let posted = loop {
-        let Some(known) = context.store().chat_ask(id.clone()).await? else { return Ok(PressedAsk::Unknown) };
-        if known.posted.is_complete || known.is_closed {
-            break known.posted;
-        }
-        if Instant::now() >= deadline {
-            return Ok(PressedAsk::NotRecorded);
-        }
-        tokio::time::sleep(RECORD_PAUSE).await;
-    };
+    let Some(known) = context.recorded_ask(id).await? else { return Ok(PressedAsk::Unknown) };
+    if !(known.posted.is_complete || known.is_closed) {
+        return Ok(PressedAsk::NotRecorded);
+    }
+    let posted = known.posted;
     let is_its_post = posted.messages.last() == Some(&press.message);
     let is_its_place = posted.is_in(bot.platform, &press.place) && context.is_bot_of(bot, &posted.agent);
     if !(is_its_post && is_its_place) {

@@ -17,6 +17,7 @@ mod slash;
 mod status;
 mod stop;
 mod usage;
+mod visible;
 mod why;
 
 use cowhand_core::actor::Actor;

@@ -5,7 +5,7 @@ use cowhand_core::chat::texts;
 use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::roster::Schedule;
 
-use super::super::accepted::{deliver, limit_refusal};
+use super::super::accepted::deliver;
 use super::super::intake::HandleError;
 use super::super::live_answers::{LiveProgress, progress_of};
 use super::super::refusal::Refusal;
@@ -35,18 +35,19 @@ impl UsedCommand<'_> {
         };
         Ok(match self.deliver(schedule, origin, delivery).await? {
             None => texts::runs_again(self.agent_name(), self.platform()),
-            Some(error) => self.refused(&Refusal::Fleet(Box::new(error))),
+            Some(refusal) => self.refused(&refusal),
         })
     }
 
-    /// Returns the delivery of the repeated message. The key of its firing is derived from the id of the command. The
-    /// author stays the same, because trust depends on who wrote the text.
+    /// Returns the message as it is delivered again. The key of its firing is made from the command. Its author stays
+    /// the same: trust depends on who wrote the text, and on the sender of the command.
     async fn delivery(&self, origin: &AnswerOrigin) -> Result<Message, FleetError> {
         // The author is not shown as somebody who runs the own message again.
         let person = Some(self.sent.user).filter(|user| user.id != origin.author.id);
         let details = MessageDetails {
             conversation: Some(self.chat().await?),
             retried_by: person.map(|user| user.name.clone()).unwrap_or_default(),
+            repeated_by: Some(self.sent.user.id.clone()),
             ..origin.details.clone()
         };
         Ok(Message {
@@ -70,7 +71,8 @@ impl UsedCommand<'_> {
                 LiveProgress::Preparing => texts::still_waits(None, self.platform()),
             }));
         }
-        let refusal = limit_refusal(self.context(), self.addressee, &self.sent.user.id).await?;
+        let user = &self.sent.user.id;
+        let refusal = self.addressee.limit_refusal(self.context(), self.platform(), user).await?;
         Ok(refusal.map(|refusal| self.refused(&refusal)))
     }
 
@@ -79,7 +81,7 @@ impl UsedCommand<'_> {
         schedule: &Schedule,
         origin: AnswerOrigin,
         delivery: Message,
-    ) -> Result<Option<FleetError>, FleetError> {
+    ) -> Result<Option<Refusal>, FleetError> {
         match deliver(self.context(), self.addressee, schedule, origin, delivery).await {
             Ok(refused) => Ok(refused),
             Err(HandleError::Store(error)) => Err(error.into()),

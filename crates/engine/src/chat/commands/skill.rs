@@ -5,7 +5,7 @@ use cowhand_core::chat::prompt::skill_request;
 use cowhand_core::chat::settings::ChatSkill;
 use cowhand_core::chat::{ChatMessage, texts};
 
-use super::super::accepted::{AcceptedMessage, limit_refusal};
+use super::super::accepted::AcceptedMessage;
 use super::super::intake::{Addressee, HandleError};
 use super::super::posts::ChatReply;
 use super::UsedCommand;
@@ -52,15 +52,20 @@ impl UsedCommand<'_> {
         let Some(skill) = skills.iter().find(|skill| skill.name.eq_ignore_ascii_case(name)) else {
             return Ok(texts::no_such_skill(name, self.platform()));
         };
-        let refusal = limit_refusal(self.context(), self.addressee, &self.sent.user.id).await?;
+        let user = &self.sent.user.id;
+        let refusal = self.addressee.limit_refusal(self.context(), self.platform(), user).await?;
         if let Some(refusal) = refusal {
             return Ok(self.refused(&refusal));
         }
         let Some(received) = self.message_for(skill, input).await else { return Ok(texts::not_posted()) };
         let (context, bot, addressee) = (self.sent.context, self.sent.bot, self.addressee);
         let message = AcceptedMessage { context, bot, addressee, received: &received };
-        match message.fire().await {
-            Ok(()) => Ok(texts::skill_passed_on(self.agent_name(), &skill.name, self.platform())),
+        match message.try_fire().await {
+            Ok(Some(refusal)) => {
+                message.refuse(&refusal).await?;
+                Ok(self.refused(&refusal))
+            }
+            Ok(None) => Ok(texts::skill_passed_on(self.agent_name(), &skill.name, self.platform())),
             Err(HandleError::Store(error)) => Err(error.into()),
             Err(HandleError::Fleet(error)) => Err(error),
         }

@@ -1,4 +1,5 @@
-//! Skills in the directory of an agent: folders with a `SKILL.md`. An agent can write these files.
+//! Skills in the directory of an agent: folders with a `SKILL.md`, or with a `skill.json` or `skill.yaml` as in the guide
+//! of herdctl. An agent can write these files.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ use cowhand_system::blocking::run_blocking;
 /// folder counts.
 const SKILL_FOLDERS: [&str; 3] = [".claude/skills", ".codex/skills", "skills"];
 const SKILL_FILE: &str = "SKILL.md";
+/// Files with the key `description`, for a skill whose `SKILL.md` has no such key.
+const DESCRIPTION_FILES: [&str; 3] = ["skill.json", "skill.yaml", "skill.yml"];
 /// Number of bytes of a file that are read for the description.
 const MAX_SKILL_BYTES: u64 = 64 << 10;
 const MAX_DESCRIPTION_CHARS: usize = 120;
@@ -61,32 +64,52 @@ fn skills_in(root: &Root, folder: &Path) -> Vec<ChatSkill> {
         entries.into_iter().filter(|(_, kind)| *kind == FileType::Directory).take(MAX_SKILL_FOLDERS);
     let skill = |name: std::ffi::OsString| {
         let name = name.into_string().ok().filter(|name| !name.contains(char::is_whitespace))?;
-        let mut text = Vec::new();
-        let file = root.file(&folder.join(&name).join(SKILL_FILE)).ok()?;
-        file.take(MAX_SKILL_BYTES).read_to_end(&mut text).ok()?;
-        Some(ChatSkill { name, description: description_of(&String::from_utf8_lossy(&text)) })
+        let own = folder.join(&name);
+        Some(ChatSkill { description: description_in(root, &own)?, name })
     };
     folders.filter_map(|(name, _)| skill(name)).collect()
 }
 
-/// Returns the description of the front matter, else the first line of the text that is no heading.
-fn description_of(text: &str) -> String {
-    let text = text.trim_start_matches('\u{feff}');
+/// Returns the description of the skill in this folder; none if the folder is no skill.
+fn description_in(root: &Root, folder: &Path) -> Option<String> {
+    let read = |file: &str| {
+        let mut text = Vec::new();
+        root.file(&folder.join(file)).ok()?.take(MAX_SKILL_BYTES).read_to_end(&mut text).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    };
+    let instructions = read(SKILL_FILE);
+    let others: Vec<String> = DESCRIPTION_FILES.iter().filter_map(|file| read(file)).collect();
+    if instructions.is_none() && others.is_empty() {
+        return None;
+    }
+    Some(description_of(&instructions.unwrap_or_default(), &others))
+}
+
+/// Returns the description of the front matter, else of the other files, else the first line of the text that is no
+/// heading.
+fn description_of(text: &str, others: &[String]) -> String {
+    let text = without_mark(text);
     let (front, body) = split_front_matter(text);
-    let described = front.and_then(described).filter(|description| !description.trim().is_empty());
+    let of_others = || others.iter().find_map(|text| described(without_mark(text)));
     let is_text = |line: &&str| !line.is_empty() && !line.starts_with('#');
     let first_line = || body.lines().map(str::trim).find(is_text).map(str::to_owned);
-    let description = described.or_else(first_line).unwrap_or_default();
+    let description = front.and_then(described).or_else(of_others).or_else(first_line).unwrap_or_default();
     let words: Vec<&str> = description.split_whitespace().collect();
     shorten(&words.join(" "), MAX_DESCRIPTION_CHARS)
 }
 
-/// Returns the description of a front matter; none if it has none, or if it is not valid YAML.
-fn described(front: &str) -> Option<String> {
+/// Removes the byte order mark.
+fn without_mark(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}')
+}
+
+/// Returns the description in a text in YAML or JSON; none if it has none, or if it is not valid.
+fn described(text: &str) -> Option<String> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add("".into(), String::new());
-    let node = parse(file, front, &mut problems)?;
-    node.get("description").and_then(Node::text).map(str::to_owned)
+    let node = parse(file, text, &mut problems)?;
+    let description = node.get("description").and_then(Node::text)?;
+    (!description.trim().is_empty()).then(|| description.to_owned())
 }
 
 /// Splits a text into its front matter, without the `---` lines, and the rest.
@@ -120,9 +143,40 @@ mod tests {
             ("# Deploy", ""),
             ("", ""),
         ] {
-            assert_eq!(description_of(text), expected, "{text}");
+            assert_eq!(description_of(text, &[]), expected, "{text}");
         }
-        assert_eq!(description_of(&"x".repeat(200)).chars().count(), MAX_DESCRIPTION_CHARS);
+        assert_eq!(description_of(&"x".repeat(200), &[]).chars().count(), MAX_DESCRIPTION_CHARS);
+    }
+
+    #[tokio::test]
+    async fn skills_can_have_a_file_with_their_description() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("a/skill.json", r#"{"name": "a", "description": "From JSON"}"#),
+            ("b/skill.yaml", "name: b\ndescription: From YAML\n"),
+            ("c/skill.yml", "description: ''"),
+            ("d/SKILL.md", "# D\nText"),
+            ("d/skill.json", r#"{"description": "Beside the text"}"#),
+            ("e/SKILL.md", "---\ndescription: Of the front matter\n---\nText"),
+            ("e/skill.yaml", "description: not used"),
+            ("f/skill.json", "{"),
+            ("g/README.md", "no skill"),
+        ] {
+            let path = folder.path().join("skills").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let skills = skills_below(folder.path().to_owned(), Vec::new()).await;
+        let skills: Vec<_> = skills.iter().map(|skill| (&skill.name[..], &skill.description[..])).collect();
+        let expected = [
+            ("a", "From JSON"),
+            ("b", "From YAML"),
+            ("c", ""),
+            ("d", "Beside the text"),
+            ("e", "Of the front matter"),
+            ("f", ""),
+        ];
+        assert_eq!(skills, expected);
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use super::super::bot_view::chat_bots;
 use super::UsedCommand;
 use super::session::counts;
 use crate::fleet::FleetError;
-use crate::schedule_view::{ScheduleStatus, ScheduleView, schedules_of_agent};
+use crate::schedule_view::{ScheduleStatus, ScheduleView};
 
 /// Number of running jobs that are named.
 const MAX_NAMED_JOBS: usize = 5;
@@ -34,7 +34,7 @@ impl UsedCommand<'_> {
             vec![format!("Agent {name}: {}. At most {places} at a time.", counts(running.len(), waiting))];
         let named = running.iter().take(MAX_NAMED_JOBS);
         lines.extend(named.filter_map(|job| running_line(job, self.platform(), now)));
-        let schedules = schedules_of_agent(&roster, agent, &snapshot, now);
+        let schedules = self.visible_schedules(&roster, agent, &snapshot, now);
         let problems = schedules.iter().filter_map(|view| self.schedule_problem(view, now));
         lines.extend(problems.take(MAX_PROBLEMS));
         lines.push(self.connection_line(&roster, now).await?);

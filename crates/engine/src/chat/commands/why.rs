@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::super::intake::Addressee;
 use super::{UsedCommand, names};
 use crate::fleet::FleetError;
-use crate::schedule_view::{ScheduleView, prepared_by, schedules_of_agent, why_of};
+use crate::schedule_view::{ScheduleView, prepared_by, why_of};
 use crate::waits::waits_of_pending;
 use cowhand_store::LedgerRow;
 
@@ -76,14 +76,15 @@ impl UsedCommand<'_> {
         facts: &Facts,
         limit: u32,
     ) -> Result<String, FleetError> {
-        let views = schedules_of_agent(&facts.roster, &one.agent, &facts.snapshot, facts.now);
+        let views = self.visible_schedules(&facts.roster, &one.agent, &facts.snapshot, facts.now);
         let view = views.iter().find(|view| view.id == schedule.id);
         let mut lines: Vec<String> =
             view.map(|view| state_lines(view, self.platform(), facts.now)).unwrap_or_default();
         let record = facts.snapshot.schedules.get(&schedule.id);
         let prepared_by = prepared_by(&one.agent, schedule);
         for row in self.store().ledger(schedule.id, limit).await? {
-            let why = why_of(&row, record, prepared_by.as_deref(), true);
+            let why = |row: &LedgerRow| why_of(row, record, prepared_by.as_deref(), true);
+            let why = self.visible_why(schedule.id, &row, why).await?;
             lines.push(firing_line(&row, &why, self.platform(), facts.now));
         }
         Ok(lines.join("\n"))
@@ -101,7 +102,9 @@ impl UsedCommand<'_> {
             escape(job.agent().as_str(), platform),
             job.trigger_type(),
         );
+        let is_visible = self.may_see_job(job).await?;
         let state = match job.state() {
+            JobState::Pending { .. } if !is_visible => "It waits.".to_owned(),
             JobState::Pending { .. } => {
                 let (store, roster, snapshot) = (self.store(), &facts.roster, &facts.snapshot);
                 let waits = waits_of_pending(store, roster, snapshot, job, now).await?;
@@ -115,9 +118,11 @@ impl UsedCommand<'_> {
                 let at = duration::relative_to_now(now, *at);
                 match outcome {
                     Outcome::Completed { .. } => format!("It completed {at}."),
+                    Outcome::Failed { .. } if !is_visible => format!("It failed {at}."),
                     Outcome::Failed { error, .. } => {
                         format!("It failed {at}: {}", escape(&error.message, platform))
                     }
+                    Outcome::Cancelled { .. } if !is_visible => format!("It was cancelled {at}."),
                     Outcome::Cancelled { how } => {
                         let cancellation = self.store().cancellation_of(job).await?;
                         let by = cancellation.map(|by| format!(" by {}", escape(&by.in_words(), platform)));
@@ -127,7 +132,7 @@ impl UsedCommand<'_> {
             }
         };
         let answer = self.store().chat_answer_of_job(job.id().clone()).await?;
-        let missing = answer.and_then(|answer| answer.progress.not_posted);
+        let missing = answer.and_then(|answer| answer.progress.not_posted).filter(|_| is_visible);
         let missing = missing
             .map(|why| format!("\nA part of its answer is not in the chat: {}", escape(&why, platform)));
         Ok(format!("{first}\n{state}{}", missing.unwrap_or_default()))
