@@ -91,8 +91,9 @@ pub trait Connector: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Checks the tokens, scopes, permissions and intents, and returns what is missing.
-    async fn check(&self) -> Result<Vec<SetupProblem>, ChatError>;
+    /// Checks the tokens, scopes, permissions and intents, and whether the bot sees these places. Returns what is
+    /// missing.
+    async fn check(&self, places: &ExpectedPlaces) -> Result<Vec<SetupProblem>, ChatError>;
 }
 
 /// An event with the sender of its reply.
@@ -152,6 +153,14 @@ pub struct Post {
     pub files: Vec<OutgoingFile>,
 }
 
+impl Post {
+    /// Returns the post for the channel of its thread, for a thread that does not exist any more.
+    pub(crate) fn outside_thread(&self) -> Self {
+        let place = ChatPlace { thread: None, ..self.place.clone() };
+        Self { place, reply_to: None, ..self.clone() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posted {
     /// Id of the message, as in [`ChatMessage::id`].
@@ -179,6 +188,15 @@ pub enum ButtonStyle {
 pub struct OutgoingFile {
     pub name: String,
     pub content: Vec<u8>,
+}
+
+/// Places of the config that the bot has to see.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExpectedPlaces {
+    /// Ids of channels.
+    pub channels: Vec<String>,
+    /// Ids of guilds on Discord.
+    pub guilds: Vec<String>,
 }
 
 /// A setting of the app or bot that is missing on the platform.

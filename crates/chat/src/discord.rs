@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::running::ConnectionRun;
 use crate::{
-    Button, ChatError, ConnectionEnd, ConnectionState, Connector, Post, Posted, ReceivedEvent, SetupProblem,
+    Button, ChatError, ConnectionEnd, ConnectionState, Connector, ExpectedPlaces, Post, Posted,
+    ReceivedEvent, SetupProblem,
 };
 
 mod check;
@@ -234,7 +235,7 @@ impl Connector for DiscordConnector {
         Ok(current.map(|file| file.url).filter(|url| *url != attachment.url))
     }
 
-    async fn check(&self) -> Result<Vec<SetupProblem>, ChatError> {
-        Ok(check::check(&self.rest).await?)
+    async fn check(&self, places: &ExpectedPlaces) -> Result<Vec<SetupProblem>, ChatError> {
+        Ok(check::check(&self.rest, places).await?)
     }
 }

@@ -14,7 +14,7 @@ pub mod slack;
 mod token_refusal;
 
 pub use connector::{
-    Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, OutgoingFile, Post, Posted,
-    ReceivedEvent, SetupProblem,
+    Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, ExpectedPlaces, OutgoingFile,
+    Post, Posted, ReceivedEvent, SetupProblem,
 };
 pub use error::ChatError;

@@ -34,7 +34,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::running::ConnectionRun;
 use crate::{
-    Button, ChatError, ConnectionEnd, ConnectionState, Connector, Post, Posted, ReceivedEvent, SetupProblem,
+    Button, ChatError, ConnectionEnd, ConnectionState, Connector, ExpectedPlaces, Post, Posted,
+    ReceivedEvent, SetupProblem,
 };
 use api::SlackApi;
 use event::RecentMessages;
@@ -175,7 +176,7 @@ impl Connector for SlackConnector {
         self.api.download(attachment, limit).await
     }
 
-    async fn check(&self) -> Result<Vec<SetupProblem>, ChatError> {
-        self.check_setup().await
+    async fn check(&self, places: &ExpectedPlaces) -> Result<Vec<SetupProblem>, ChatError> {
+        self.check_setup(places).await
     }
 }

@@ -188,6 +188,7 @@ impl Message {
             ("thread", thread.unwrap_or_default()),
             ("author", author),
             ("author_name", details.author_name),
+            ("retried_by", details.retried_by),
             ("attachments", descriptions(&details.attachments)),
             ("earlier_messages", details.earlier_messages),
             ("repeated_by", details.repeated_by.unwrap_or_default()),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Auth {
     /// Environment variable that contains the token; unset means `GITHUB_TOKEN`.
+    #[schemars(extend("format" = "variable"))]
     pub token_env: Option<String>,
     /// GitHub App to use instead of a token.
     pub app: Option<AppAuth>,
@@ -22,6 +23,7 @@ pub struct AppAuth {
     pub installation_id: Option<u64>,
     /// Environment variable that contains the private key in PEM form.
     #[serde(default)]
+    #[schemars(extend("format" = "variable"))]
     pub private_key_env: Option<String>,
     /// File with the private key in PEM form; a relative path starts in the directory of the root file.
     #[serde(default)]

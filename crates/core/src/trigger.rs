@@ -60,6 +60,7 @@ pub enum TriggerConfig {
         /// Environment variable that contains the secret. While the secret is being changed, `NEW, OLD` names two
         /// variables, one with the new and one with the old secret.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("format" = "variables"))]
         secret_env: Option<String>,
         /// Accept deliveries without a signature, if the server listens on this machine only.
         #[serde(default, skip_serializing_if = "is_default")]

@@ -220,6 +220,12 @@ pub enum FleetError {
     KeyLength { bytes: usize },
     #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
+    #[error(
+        "{agent}/{schedule} answers chat messages, and its prompt needs a message; give a prompt, for example \
+         `cowhand trigger {} -p PROMPT`",
+        trigger_words(.agent, .schedule)
+    )]
+    NeedsMessage { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {}` turns it on", schedule_word(.agent, .schedule))]
     ScheduleOff { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is {}", off_in_file_advice(.agent, .schedule, .location, *.off_by_person))]

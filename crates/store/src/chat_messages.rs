@@ -15,8 +15,8 @@ statements! {
         values ($1, $2, $3, $4, $5) on conflict (bot, channel) do update set sent_at = excluded.sent_at, place = excluded.place \
         where chat_channels.sent_at < excluded.sent_at";
     OPEN_CHAT_CHANNELS = same "select distinct channel from chat_messages where bot = $1 and body is not null";
-    FIRST_OPEN_CHAT_MESSAGE = same "select id from chat_messages where bot = $1 and channel = $2 and body is not null \
-        order by sent_at, id limit 1";
+    OPEN_CHAT_MESSAGES = same "select id from chat_messages where bot = $1 and channel = $2 and body is not null \
+        order by sent_at, id limit $3";
     OPEN_CHAT_MESSAGE = same "select * from chat_messages where bot = $1 and id = $2 and body is not null";
     CHAT_MESSAGE_HANDLED = same "update chat_messages set body = null where bot = $1 and id = $2 and body is not null";
     EDIT_CHAT_MESSAGE = same "update chat_messages set body = $3 where bot = $1 and id = $2 and body is not null";
@@ -82,16 +82,17 @@ impl Store {
         rows.await?.iter().map(|row| row.get("channel")).collect()
     }
 
-    /// Returns the id of the message of a channel that is handled next: the unhandled message that was sent first.
-    pub async fn first_open_chat_message(
+    /// Returns the ids of at most `limit` unhandled messages of a channel, in the order in which they were sent.
+    pub async fn open_chat_messages(
         &self,
         bot: String,
         channel: String,
-    ) -> Result<Option<String>, StoreError> {
-        let row = self.read(move |tx| {
-            Box::pin(async move { tx.one(FIRST_OPEN_CHAT_MESSAGE, args![bot, channel]).await })
+        limit: u32,
+    ) -> Result<Vec<String>, StoreError> {
+        let rows = self.read(move |tx| {
+            Box::pin(async move { tx.all(OPEN_CHAT_MESSAGES, args![bot, channel, limit]).await })
         });
-        row.await?.map(|row| row.get("id")).transpose()
+        rows.await?.iter().map(|row| row.get("id")).collect()
     }
 
     /// Returns a message; none if it is handled, or not stored.

@@ -3,13 +3,10 @@
 //! `cargo run -p cowhand-testing --example chat_platforms` prints the variables for the environment of the daemon and
 //! reads one command in each line. `help` lists the commands.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a program for people who develop cowhand, which ends at the first error"
-)]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people who develop cowhand")]
 
 use std::io::{BufRead, stdin};
+use std::sync::Arc;
 
 use cowhand_testing::discord::{self, FakeDiscord};
 use cowhand_testing::slack::{self, FakeSlack};
@@ -34,9 +31,12 @@ PLATFORM is slack or discord. USER is any word on Slack (a new word is a new per
   slack user ID NAME                add a person
   quit";
 
-#[tokio::main]
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    let (slack, discord) = (FakeSlack::start().await, FakeDiscord::start().await);
+    std::panic::set_hook(Box::new(|panic| {
+        println!("error: {}", panic.payload_as_str().unwrap_or("the command did not work"));
+    }));
+    let (slack, discord) = (Arc::new(FakeSlack::start().await), Arc::new(FakeDiscord::start().await));
     slack.add_channel(SLACK_CHANNEL, "general");
     println!("SLACK_BOT_TOKEN={} SLACK_APP_TOKEN={}", slack::BOT_TOKEN, slack::APP_TOKEN);
     println!("COWHAND_SLACK_API={}", slack.url());
@@ -50,12 +50,31 @@ async fn main() {
         let line = line.unwrap();
         let (platform, rest) = word(&line);
         let (verb, rest) = word(rest);
-        match platform {
-            "" => {}
+        let (verb, rest) = (verb.to_owned(), rest.to_owned());
+        // The answer of the fleet to a press or a slash command can come late, or never.
+        let waits = matches!(verb.as_str(), "press" | "slash");
+        let command = match platform {
+            "" => continue,
             "quit" => break,
-            "slack" => on_slack(&slack, verb, rest).await,
-            "discord" => on_discord(&discord, verb, rest).await,
-            _ => println!("{HELP}"),
+            "slack" => {
+                let fake = Arc::clone(&slack);
+                tokio::spawn(async move { on_slack(&fake, &verb, &rest).await })
+            }
+            "discord" => {
+                let fake = Arc::clone(&discord);
+                tokio::spawn(async move { on_discord(&fake, &verb, &rest).await })
+            }
+            _ => {
+                println!("{HELP}");
+                continue;
+            }
+        };
+        // A fake panics if a command names something that does not exist. The hook prints the panic as an error.
+        let ended = async move { drop(command.await) };
+        if waits {
+            tokio::spawn(ended);
+        } else {
+            ended.await;
         }
     }
 }

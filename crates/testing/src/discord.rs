@@ -5,7 +5,7 @@
 //! may do everything in every channel. An interaction can be answered after more than three seconds, because the
 //! machines of tests can be slow. `tests/node/discord.mjs` checks it with discord.js.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -162,6 +162,7 @@ impl FakeDiscord {
     }
 
     fn lock(&self) -> MutexGuard<'_, FakeDiscordState> {
-        self.state.lock().unwrap()
+        // A wrong command of a person may panic while it holds the lock. Such a panic changes nothing.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use twilight_model::guild::Permissions;
 use super::directory::parsed;
 use super::rest::{DiscordRest, RestError};
 use super::wire::DiscordId;
-use crate::SetupProblem;
+use crate::{ExpectedPlaces, SetupProblem};
 
 /// Flags of an app whose message content intent is enabled: for any number of servers, and for fewer than a hundred.
 const MESSAGE_CONTENT: u64 = 1 << 18 | 1 << 19;
@@ -45,8 +45,14 @@ struct OwnGuild {
     permissions: String,
 }
 
-/// Returns what is missing. Does not check the settings of single channels.
-pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestError> {
+/// Maximum number of servers that Discord returns in one answer.
+const GUILDS_PAGE: usize = 200;
+
+/// Returns what is missing. Does not check the permissions in single channels.
+pub(super) async fn check(
+    rest: &DiscordRest,
+    places: &ExpectedPlaces,
+) -> Result<Vec<SetupProblem>, RestError> {
     parsed::<DiscordId>(rest.get("/users/@me").await?)?;
     let application: Application = parsed(rest.get("/applications/@me").await?)?;
     let guilds: Vec<OwnGuild> = parsed(rest.get("/users/@me/guilds").await?)?;
@@ -77,6 +83,16 @@ pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestE
             is_fatal: true,
         });
     }
+    let is_in = |id: &String| guilds.len() >= GUILDS_PAGE || guilds.iter().any(|guild| guild.id == *id);
+    let absent = places.guilds.iter().filter(|id| !is_in(id));
+    problems.extend(absent.map(|guild| SetupProblem {
+        problem: format!("the bot is not in the server {guild}: it does not answer there"),
+        advice: format!("correct the id, or open {} and choose the server", invitation(&application.id)),
+        is_fatal: false,
+    }));
+    for channel in &places.channels {
+        problems.extend(channel_problem(rest, channel).await?);
+    }
     for guild in guilds {
         let bits = guild.permissions.parse().unwrap_or_default();
         let has = Permissions::from_bits_truncate(bits);
@@ -99,6 +115,20 @@ pub(super) async fn check(rest: &DiscordRest) -> Result<Vec<SetupProblem>, RestE
         }
     }
     Ok(problems)
+}
+
+/// Returns why the bot does not see a channel; none if it sees the channel.
+async fn channel_problem(rest: &DiscordRest, channel: &str) -> Result<Option<SetupProblem>, RestError> {
+    match rest.get(format!("/channels/{channel}")).await {
+        Ok(_) => Ok(None),
+        Err(RestError::Refused { message, .. }) => Ok(Some(SetupProblem {
+            problem: format!("the bot does not see the channel {channel} ({message}): it does not answer there"),
+            advice: "correct the id, or give a role of the bot the permission \u{201c}View Channels\u{201d} in the channel"
+                .to_owned(),
+            is_fatal: false,
+        })),
+        Err(error) => Err(error),
+    }
 }
 
 fn invitation(application: &str) -> String {

@@ -35,7 +35,25 @@ pub(super) const SUPPRESS_EMBEDS: u64 = 1 << 2;
 const ROW_BUTTONS: usize = 5;
 const LABEL_CHARACTERS: usize = 80;
 
+/// Code of Discord for a channel or thread that was deleted.
+const UNKNOWN_CHANNEL: u64 = 10003;
+
+/// Posts a message. If its thread does not exist any more, posts the message in the channel.
 pub(super) async fn post(
+    rest: &DiscordRest,
+    directory: &Directory,
+    post: &Post,
+    now: Timestamp,
+) -> Result<Posted, RestError> {
+    match post_there(rest, directory, post, now).await {
+        Err(RestError::Refused { code: UNKNOWN_CHANNEL, .. }) if post.place.thread.is_some() => {
+            post_there(rest, directory, &post.outside_thread(), now).await
+        }
+        done => done,
+    }
+}
+
+async fn post_there(
     rest: &DiscordRest,
     directory: &Directory,
     post: &Post,

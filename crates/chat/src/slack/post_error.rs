@@ -80,12 +80,17 @@ const FINAL_CODES: [&str; 70] = [
     "user_not_found",
 ];
 
+/// Code of Slack for a thread whose first message was deleted.
+const THREAD_GONE: &str = "thread_not_found";
+
 /// Reason why a post was not made.
 #[derive(Debug)]
 pub(super) enum PostError {
     Known(ChatError),
     /// Slack answered with a code that may be temporary.
     UnknownCode(ChatError),
+    /// The first message of the thread was deleted.
+    ThreadGone(ChatError),
 }
 
 impl PostError {
@@ -96,7 +101,7 @@ impl PostError {
                 let ChatError::Refused { reason, .. } = error else { return error };
                 ChatError::Unavailable { platform: PLATFORM, reason }
             }
-            Self::Known(error) | Self::UnknownCode(error) => error,
+            Self::Known(error) | Self::UnknownCode(error) | Self::ThreadGone(error) => error,
         }
     }
 }
@@ -109,6 +114,9 @@ impl From<ChatError> for PostError {
 
 impl From<CallError> for PostError {
     fn from(error: CallError) -> Self {
+        if error.code() == Some(THREAD_GONE) {
+            return Self::ThreadGone(error.into());
+        }
         let is_unknown = !error.is_revoked() && error.code().is_some_and(|code| !FINAL_CODES.contains(&code));
         let error = ChatError::from(error);
         if is_unknown { Self::UnknownCode(error) } else { Self::Known(error) }

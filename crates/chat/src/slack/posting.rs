@@ -56,19 +56,36 @@ impl SlackConnector {
         result
     }
 
-    /// Posts in the turn of the channel. Files are uploaded before the turn, because a slow upload would hold up the other
-    /// posts of the channel.
+    /// Posts in the turn of the channel. If the thread does not exist any more, posts in its channel.
     async fn post_in_turn(&self, post: &Post, must_look: bool) -> Result<Posted, PostError> {
         let mut files = None;
+        match self.post_there(post, must_look, &mut files).await {
+            Err(PostError::ThreadGone(_)) if post.place.thread.is_some() => {
+                self.post_there(&post.outside_thread(), must_look, &mut files).await
+            }
+            done => done,
+        }
+    }
+
+    /// Posts at the place of the post. Files are uploaded before the turn of the channel, because a slow upload would hold
+    /// up its other posts. `files` are the ids of the files that are uploaded.
+    async fn post_there(
+        &self,
+        post: &Post,
+        must_look: bool,
+        files: &mut Option<Vec<String>>,
+    ) -> Result<Posted, PostError> {
         if !post.files.is_empty() {
             if must_look && let Some(found) = self.find_post(post).await? {
                 let _turn = self.pace.turn(&post.place.channel).await;
                 return self.with_files(post, found).await;
             }
-            files = Some(self.upload_files(post).await?);
+            if files.is_none() {
+                *files = Some(self.upload_files(post).await?);
+            }
         }
         let _turn = self.pace.turn(&post.place.channel).await;
-        let text = self.post_text(post, must_look && files.is_none(), files).await?;
+        let text = self.post_text(post, must_look && files.is_none(), files.clone()).await?;
         self.with_files(post, text).await
     }
 
@@ -118,7 +135,7 @@ impl SlackConnector {
     }
 
     /// Looks for the message with the key of the post among the bot's messages since the first try.
-    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, ChatError> {
+    async fn find_post(&self, post: &Post) -> Result<Option<PostedText>, PostError> {
         let identity = self.identity().await?;
         let oldest = self.api.clock.converted(post.first_tried_at);
         let oldest = oldest.checked_sub(LOOKUP_MARGIN).unwrap_or(Timestamp::MIN);

@@ -3,7 +3,7 @@
 use super::SlackConnector;
 use super::api::{CallError, CallRepeat, TokenKind};
 use super::connection::SOCKET_MODE_ADVICE;
-use crate::{ChatError, SetupProblem};
+use crate::{ChatError, ExpectedPlaces, SetupProblem};
 
 /// Scopes without which the bot cannot be used.
 const FATAL_SCOPES: [&str; 2] = ["app_mentions:read", "chat:write"];
@@ -30,7 +30,7 @@ const NEEDED_SCOPES: [(&str, &str); 9] = [
 ];
 
 impl SlackConnector {
-    pub(super) async fn check_setup(&self) -> Result<Vec<SetupProblem>, ChatError> {
+    pub(super) async fn check_setup(&self, places: &ExpectedPlaces) -> Result<Vec<SetupProblem>, ChatError> {
         let mut problems = Vec::new();
         match self.api.call_as(TokenKind::Bot, "auth.test", &Vec::new(), CallRepeat::Always).await {
             Ok(answer) => {
@@ -46,6 +46,9 @@ impl SlackConnector {
                     ),
                     is_fatal: FATAL_SCOPES.contains(&scope),
                 }));
+                for channel in &places.channels {
+                    problems.extend(self.channel_problem(channel).await?);
+                }
             }
             Err(error) => problems.push(bot_token_problem(error)?),
         }
@@ -55,6 +58,28 @@ impl SlackConnector {
             problems.push(app_token_problem(error)?);
         }
         Ok(problems)
+    }
+
+    /// Returns why the bot does not see a channel; none if it sees the channel, or if a missing scope prevents the check.
+    async fn channel_problem(&self, channel: &str) -> Result<Option<SetupProblem>, ChatError> {
+        let params = vec![("channel", channel.to_owned()), ("limit", "1".to_owned())];
+        let read = self.api.call("conversations.history", &params, CallRepeat::Always).await;
+        let Err(error) = read else { return Ok(None) };
+        let advice = match error.code() {
+            None => return Err(error.into()),
+            Some("not_in_channel") => "invite the bot into the channel",
+            Some("channel_not_found") => {
+                "correct the id, which is at the end of the details of the channel; invite the bot into a private channel"
+            }
+            Some("is_archived") => "unarchive the channel, or remove it from the config",
+            Some(_) => return Ok(None),
+        };
+        let code = error.code().unwrap_or_default();
+        Ok(Some(SetupProblem {
+            problem: format!("the bot does not see the channel {channel} ({code}): it does not answer there"),
+            advice: advice.to_owned(),
+            is_fatal: false,
+        }))
     }
 }
 

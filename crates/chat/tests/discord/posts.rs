@@ -21,6 +21,15 @@ fn button(label: &str, value: &str, style: ButtonStyle) -> Button {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_post_in_a_thread_that_was_deleted_is_in_its_channel() {
+    let (fake, connector) = connector().await;
+    let place = ChatPlace { thread: Some("404".to_owned()), ..general() };
+    let posted = connector.post(&Post { place, ..post_of("k1", "answer") }).await.unwrap();
+    let messages = fake.messages(CHANNEL_ID);
+    assert_eq!((messages[0].id.as_str(), messages[0].content.as_str()), (posted.id.as_str(), "answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_post_has_reply_files_and_buttons_and_pings_nobody() {
     let (fake, connector) = connector().await;
     let question = fake.say(CHANNEL_ID, USER_ID, "question");

@@ -34,6 +34,18 @@ async fn post_is_in_its_thread_with_its_key() {
 }
 
 #[tokio::test]
+async fn post_in_a_thread_that_was_deleted_is_in_its_channel() {
+    let slack = workspace().await;
+    let connector = connector(&slack.url());
+    let parent = slack.say("C1", "U1", "question");
+    slack.delete("C1", &parent);
+    let posted = connector.post(&post(place("C1", Some(&parent)), "a1", "answer")).await.unwrap();
+    let message = slack.messages("C1").pop().unwrap();
+    assert_eq!(format!("C1:{}", message["ts"].as_str().unwrap()), posted.id);
+    assert_eq!((&message["text"], &message["thread_ts"]), (&"answer".into(), &Value::Null));
+}
+
+#[tokio::test]
 async fn post_whose_answer_was_lost_is_found_and_not_repeated() {
     let slack = workspace().await;
     let connector = connector(&slack.url());

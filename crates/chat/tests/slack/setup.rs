@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use cowhand_chat::Connector;
 use cowhand_chat::slack::{SlackConnector, SlackSettings};
+use cowhand_chat::{Connector, ExpectedPlaces};
 use cowhand_testing::slack::{APP_TOKEN, BOT_TOKEN, FakeSlack};
 
 use crate::{connector, workspace};
 
 async fn problems(connector: &Arc<SlackConnector>) -> Vec<String> {
-    let problems = connector.check().await.unwrap();
+    let problems = connector.check(&ExpectedPlaces::default()).await.unwrap();
     assert!(problems.iter().all(|problem| !problem.advice.is_empty()));
     problems.into_iter().map(|problem| problem.problem).collect()
 }
@@ -48,4 +48,16 @@ async fn check_names_what_is_missing() {
     assert!(problems_of_tokens[1].contains("app token (not_allowed_token_type)"), "{problems_of_tokens:#?}");
     let wrong = with_tokens(&slack, "xoxb-wrong", APP_TOKEN);
     assert!(problems(&wrong).await[0].contains("bot token (invalid_auth)"));
+}
+
+#[tokio::test]
+async fn check_names_channels_that_the_bot_does_not_see() {
+    let slack = workspace().await;
+    let places = ExpectedPlaces { channels: vec!["C1".to_owned(), "C404".to_owned()], guilds: Vec::new() };
+    let problems = connector(&slack.url()).check(&places).await.unwrap();
+    let texts: Vec<&str> = problems.iter().map(|problem| problem.problem.as_str()).collect();
+    assert_eq!(
+        texts,
+        ["the bot does not see the channel C404 (channel_not_found): it does not answer there"]
+    );
 }

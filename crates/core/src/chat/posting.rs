@@ -46,6 +46,8 @@ pub struct MessageDetails {
     pub conversation: Option<String>,
     /// Name of the author for people; empty if it is not known.
     pub author_name: String,
+    /// Name of the person who had the message run again, for people; empty if only its author did.
+    pub retried_by: String,
     /// Files that were sent with the message.
     pub attachments: Vec<AttachedFile>,
     /// Earlier messages of the conversation for the prompt, oldest first; empty if the prompt contains none.
@@ -76,6 +78,10 @@ pub struct AnswerProgress {
     /// The message that shows the progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
+    /// Reason why the platform refused the last part of the answer that is missing in the chat; none if no part is
+    /// missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_posted: Option<String>,
     /// Settings with which the answer was begun. It keeps them to its end, because posts are counted, and other settings
     /// would give other posts.
     #[serde(skip_serializing_if = "Option::is_none")]

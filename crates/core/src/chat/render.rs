@@ -143,8 +143,23 @@ impl OutputRenderer {
             }
             _ => posts.push(text_post(end::sentence(end, self.platform))),
         }
-        posts.extend(self.output.result_summary.then(|| end::summary(end)).flatten().map(text_post));
+        if let Some(summary) = self.output.result_summary.then(|| end::summary(end)).flatten() {
+            self.add_summary(&mut posts, summary, end);
+        }
         posts
+    }
+
+    /// Adds the summary as a post of its own. A summary with nothing but the duration is a line of the last post instead,
+    /// or is left out.
+    fn add_summary(&self, posts: &mut Vec<RenderedPost>, summary: String, end: &AnswerEnd) {
+        if end.usage.is_some() {
+            return posts.push(text_post(summary));
+        }
+        let Some(last) = posts.last_mut().filter(|last| last.file.is_none()) else { return };
+        let text = format!("{}\n{summary}", last.text);
+        if length(&text) <= post_limit(self.platform) {
+            last.text = text;
+        }
     }
 
     /// Returns the text of the message that shows the progress. Every push can change it.

@@ -21,14 +21,15 @@ pub use ask::{
 pub use command::{
     button_of_other_conversation, has_ended, needs_operator_to_remove, no_agent_here, no_skills, not_done,
     not_posted, pong, removed_from_queue, runs_again, schedule_disabled_by, schedule_enabled, schedule_fired,
-    schedule_removed, several_jobs, skill_passed_on, skill_used, still_waits, unknown_button, unknown_name,
-    waits_no_longer,
+    schedule_removed, several_jobs, skill_passed_on, skill_used, still_waits, too_many_commands,
+    unknown_button, unknown_name, waits_no_longer,
 };
 
-/// States the position of a message in the queue of an agent. The first message has position 1.
-pub fn waiting(agent: &AgentName, position: usize, platform: ChatPlatform) -> String {
+/// States the position of a message in the queue of an agent. The first message has position 1. `job` is the job that
+/// waits: without it, the command could stop another job.
+pub fn waiting(agent: &AgentName, position: usize, job: &JobId, platform: ChatPlatform) -> String {
     let agent = escape(agent.as_str(), platform);
-    let cancel = command("cancel", platform);
+    let cancel = command(&format!("cancel {}", job.suffix()), platform);
     format!(
         "Your message is number {position} in the queue of agent {agent}. {cancel} removes it from the queue."
     )
@@ -43,6 +44,12 @@ pub fn started(agent: &AgentName, platform: ChatPlatform) -> String {
 pub fn stranger(agent: &AgentName, platform: ChatPlatform) -> String {
     let agent = escape(agent.as_str(), platform);
     format!("You may not talk to agent {agent}. The owner of the fleet decides who may.")
+}
+
+/// Says that the sender may not send direct messages to the agent.
+pub fn stranger_in_direct(agent: &AgentName, platform: ChatPlatform) -> String {
+    let agent = escape(agent.as_str(), platform);
+    format!("You may not talk to agent {agent} in direct messages. The owner of the fleet decides who may.")
 }
 
 /// Says that the bot does not answer the sender, who is on the blocklist.
@@ -166,9 +173,10 @@ pub fn output_elsewhere(job: &JobId, node: &str, is_running: bool, platform: Cha
     )
 }
 
-/// Says that the agent takes no attachments.
-pub fn attachments_ignored(agent: &AgentName, platform: ChatPlatform) -> String {
-    format!("Agent {} takes no files. Only your text was passed on.", escape(agent.as_str(), platform))
+/// Says that the agent takes no attachments. `has_text` is true if the agent gets the text of the message.
+pub fn attachments_ignored(agent: &AgentName, has_text: bool, platform: ChatPlatform) -> String {
+    let rest = if has_text { "Only your text was passed on." } else { "Nothing was passed on." };
+    format!("Agent {} takes no files. {rest}", escape(agent.as_str(), platform))
 }
 
 /// Says that the agent takes no voice messages.
@@ -250,7 +258,7 @@ pub fn which_agent(agents: &[AgentName], platform: ChatPlatform) -> String {
 }
 
 pub fn no_such_agent(name: &str, platform: ChatPlatform) -> String {
-    format!("No agent {} answers here.", inline_code(name, platform))
+    format!("No agent {} answers you here.", inline_code(name, platform))
 }
 
 /// Says that the conversation was reset.

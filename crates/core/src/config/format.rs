@@ -21,10 +21,19 @@ use super::secret::has_unescaped_password;
 
 /// Format whose errors never quote the text, so the errors may be shown even if the text is secret.
 const POSTGRES: &str = "postgres";
+/// Names of one variable, and of several. A person may write the value of the variable by mistake, so their errors never
+/// quote the text.
+const VARIABLE: &str = "variable";
+const VARIABLES: &str = "variables";
 
 /// Checks whether the error of this format contains no part of the text.
 pub(super) fn never_quotes_text(format: &str, text: &str) -> bool {
-    format == POSTGRES || (format == "uri" && text.contains('@'))
+    format == POSTGRES || may_be_value_of_variable(format) || (format == "uri" && text.contains('@'))
+}
+
+/// Checks whether a text that does not have this format may be the value of a variable instead of its name.
+pub(super) fn may_be_value_of_variable(format: &str) -> bool {
+    [VARIABLE, VARIABLES].contains(&format)
 }
 
 /// Returns the error in the text, if there is one; none for a format that is not listed here.
@@ -50,6 +59,8 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
             plain(text.parse::<SocketAddr>().is_ok(), text, "an address with a port", "127.0.0.1:3232")
         }
         POSTGRES => message(check_store_address(text)),
+        VARIABLE => variable(text),
+        VARIABLES => text.split(',').map(str::trim).filter(|name| !name.is_empty()).find_map(variable),
         "uri" => web_address(text),
         _ => None,
     }
@@ -57,7 +68,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXT_FORMATS: [&str; 18] = [
+    const TEXT_FORMATS: [&str; 20] = [
         "name",
         "interval",
         "timeout",
@@ -76,6 +87,8 @@ pub(super) fn is_known(format: &str) -> bool {
         "uri",
         "address",
         POSTGRES,
+        VARIABLE,
+        VARIABLES,
     ];
     TEXT_FORMATS.contains(&format) || super::scalar::number_range(format).is_some() || format == "double"
 }
@@ -91,6 +104,15 @@ fn last_line(message: &str) -> &str {
 
 fn plain(ok: bool, text: &str, what: &str, example: &str) -> Option<String> {
     (!ok).then(|| format!("{text:?} is not {what}; for example {example}"))
+}
+
+/// Checks the name of an environment variable.
+fn variable(text: &str) -> Option<String> {
+    let begins = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let is_name = begins && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    let message = "this is not the name of an environment variable; the key takes the NAME of the variable, for example \
+                   SLACK_BOT_TOKEN, and never the value";
+    (!is_name).then(|| message.to_owned())
 }
 
 /// Checks a web address. If the text contains an `@`, it may contain a password, so the message does not quote it.

@@ -86,6 +86,9 @@ impl Checker<'_> {
             return None;
         }
         if let Some(message) = self.mistake(scalar, rules) {
+            if format::may_be_value_of_variable(rules.format) {
+                self.hide(scalar, at);
+            }
             self.error(at, message, None);
             return None;
         }

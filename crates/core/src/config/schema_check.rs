@@ -271,6 +271,14 @@ impl Checker<'_> {
         }
     }
 
+    /// Treats a value as a secret, so that neither it nor its line is shown.
+    pub(super) fn hide(&mut self, scalar: &Scalar, at: Location) {
+        self.secrets.push(self.pointer());
+        if !scalar.interpolated {
+            self.problems.secret_at(at);
+        }
+    }
+
     pub(super) fn is_secret(&self, scalar: &Scalar) -> bool {
         self.secret > 0
             || secret::holds_secret(scalar)

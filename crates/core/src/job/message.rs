@@ -23,6 +23,9 @@ pub struct OriginMessage {
     /// Name that the author has chosen; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author_name: Option<String>,
+    /// Name of the person who ran the message again; absent if it was not repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried_by: Option<String>,
     /// Link to the message; absent if the platform gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -41,6 +44,7 @@ impl OriginMessage {
             thread: text("thread"),
             author: text("author")?,
             author_name: text("author_name"),
+            retried_by: text("retried_by"),
             url: Some(url.clone()).filter(|url| !url.is_empty()),
         })
     }
@@ -55,9 +59,11 @@ impl OriginMessage {
 }
 
 impl fmt::Display for OriginMessage {
-    /// Writes the author and the place, for example `Ann (UANN) on slack in C1`.
+    /// Writes the author and the place, for example `Ann (UANN) on slack in C1` or `Ann (UANN) on slack in C1, retried by
+    /// Bob`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {} in {}", self.author_in_words(), self.platform, self.channel)
+        write!(f, "{} on {} in {}", self.author_in_words(), self.platform, self.channel)?;
+        self.retried_by.as_ref().map_or(Ok(()), |person| write!(f, ", retried by {person}"))
     }
 }
 
@@ -71,6 +77,13 @@ mod tests {
 
     #[test]
     fn only_a_chat_message_is_the_message_of_a_job() {
+        let retried = |message: Delivery, by: &str| match message {
+            Delivery::Chat(mut message) => {
+                message.details.retried_by = by.into();
+                Delivery::Chat(message)
+            }
+            other @ Delivery::Webhook(_) => other,
+        };
         let message = |name: &str, url: &str| {
             Delivery::Chat(Message {
                 platform: ChatPlatform::Slack,
@@ -88,6 +101,7 @@ mod tests {
         for (delivery, expected, url) in [
             (message("Ann", "https://x/1"), Some("Ann (UANN) on slack in C1"), Some("https://x/1")),
             (message("UANN", ""), Some("UANN on slack in C1"), None),
+            (retried(message("", ""), "Bob"), Some("UANN on slack in C1, retried by Bob"), None),
             (message("", ""), Some("UANN on slack in C1"), None),
             (Delivery::Webhook(webhook), None, None),
         ] {

@@ -15,7 +15,7 @@ pub struct Chat {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Discord {
     /// Environment variable that contains the bot's token.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = "variable"))]
     pub bot_token_env: String,
     /// Guilds with the channels in which the agent answers.
     #[serde(default)]
@@ -37,10 +37,10 @@ pub struct Discord {
 #[serde(default)]
 pub struct Slack {
     /// Environment variable that contains the bot's token; unset means `SLACK_BOT_TOKEN`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = "variable"))]
     pub bot_token_env: Option<String>,
     /// Environment variable that contains the app's token; unset means `SLACK_APP_TOKEN`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = "variable"))]
     pub app_token_env: Option<String>,
     /// Channels in which the agent answers.
     pub channels: Vec<Channel>,
@@ -196,7 +196,7 @@ pub struct Voice {
     /// Speech service, which is not a provider of agents.
     pub provider: Option<SpeechProvider>,
     /// Environment variable that contains the key; unset means `OPENAI_API_KEY`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = "variable"))]
     pub api_key_env: Option<String>,
     /// Model of the service; unset means `whisper-1`.
     pub model: Option<String>,

@@ -115,6 +115,7 @@ pub struct Webhooks {
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// Environment variable that contains the secret.
+    #[schemars(extend("format" = "variable"))]
     pub secret_env: Option<String>,
 }
 

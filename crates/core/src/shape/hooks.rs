@@ -66,7 +66,7 @@ pub enum HookActionConfig {
         secret: Option<String>,
         /// Environment variable that contains the secret.
         #[serde(default)]
-        #[schemars(length(min = 1))]
+        #[schemars(length(min = 1), extend("format" = "variable"))]
         secret_env: Option<String>,
         /// Number of retries after a response with status 5xx, 408 or 429, or without a response; unset means 4.
         #[serde(default)]
@@ -81,7 +81,7 @@ pub enum HookActionConfig {
         #[schemars(length(min = 1))]
         channel_id: String,
         /// Environment variable that contains the bot's token.
-        #[schemars(length(min = 1))]
+        #[schemars(length(min = 1), extend("format" = "variable"))]
         bot_token_env: String,
     },
     /// A message to a Slack channel.
@@ -90,6 +90,7 @@ pub enum HookActionConfig {
         channel_id: String,
         /// Environment variable that contains the bot's token; unset means `SLACK_BOT_TOKEN`.
         #[serde(default)]
+        #[schemars(extend("format" = "variable"))]
         bot_token_env: Option<String>,
     },
 }

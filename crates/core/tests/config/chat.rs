@@ -79,19 +79,21 @@ const EVERY_KEY: &str = "
       session_expiry_hours: 48
       log_level: verbose
       api_url: http://127.0.0.1:9/api
-      users: [U1, 2]
+      users: [U1, W2]
       operators: [U3]
-      bots: [B1]
+      bots: [B4]
       rate: {messages: 5, per: 2m}
       budget: {per_user_per_day_usd: 1.5}
       output: {tool_results: false, tool_result_max_length: 50, system_status: false, errors: false, result_summary: true,
         typing_indicator: false, acknowledge_emoji: '', assistant_messages: all, progress_indicator: false}
-      dm: {enabled: true, mode: mention, allowlist: [U1], blocklist: [U4]}
+      dm: {enabled: true, mode: mention, allowlist: [U1], blocklist: [U5]}
       voice: {enabled: true, provider: openai, api_key_env: VOICE_KEY, model: m, language: en, api_url: 'http://127.0.0.1:8'}
       attachments: {enabled: true, max_file_size_mb: 0.5, max_files_per_message: 2, allowed_types: [text/*],
         download_dir: in/files, cleanup_after_processing: false}
       skills: [{name: sum, description: Sums up}, {name: plain}]
 ";
+
+const SLACK_IDS: [&str; 5] = ["U1", "W2", "U3", "B4", "U5"];
 
 #[test]
 fn every_key_is_resolved_on_both_platforms() {
@@ -99,7 +101,11 @@ fn every_key_is_resolved_on_both_platforms() {
     let discord = "discord:\n      bot_token_env: BOT\n      roles: [7]\n      presence: {activity_type: watching, activity_message: it}\n      \
         command_registration: {scope: guild, guild_id: 9}\n      guilds: [{id: 1, default_channel_mode: auto, channels: [{id: 5}, {id: 6, mode: auto}]}]";
     for (platform, own) in [(ChatPlatform::Slack, slack), (ChatPlatform::Discord, discord)] {
-        let loaded = load_text(&format!("agents:\n- name: a\n  chat:\n    {own}{EVERY_KEY}"));
+        // The ids of Discord are the numbers in the ids of Slack.
+        let id =
+            |id: &str| if platform == ChatPlatform::Discord { id[1..].to_owned() } else { id.to_owned() };
+        let keys = SLACK_IDS.iter().fold(EVERY_KEY.to_owned(), |keys, slack| keys.replace(slack, &id(slack)));
+        let loaded = load_text(&format!("agents:\n- name: a\n  chat:\n    {own}{keys}"));
         let chat = self::platform(&loaded, platform);
         assert_eq!(lines(&loaded), [""; 0]);
         assert_eq!(
@@ -110,7 +116,7 @@ fn every_key_is_resolved_on_both_platforms() {
         let access = &chat.access;
         assert_eq!(
             (access.users.join(" "), access.operators.join(" "), access.bots.join(" ")),
-            ("U1 2".into(), "U3".into(), "B1".into())
+            (format!("{} {}", id("U1"), id("W2")), id("U3"), id("B4"))
         );
         assert_eq!(access.rate, Some(MessageRate { messages: 5, period: SignedDuration::from_mins(2) }));
         assert_eq!(access.per_user_per_day_usd, Some(1.5));

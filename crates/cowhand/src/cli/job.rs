@@ -307,6 +307,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         let (since, by) = (duration::relative_to_now(now, cancellation.asked_at), cancellation.in_words());
         format!("its cancellation was requested {since}, by {by}; it has not ended yet")
     });
+    let not_posted = view.answer_not_posted.as_deref();
     let can_start = waits.as_ref().is_none_or(Waits::allows_start);
     let next = at(job.not_before.filter(|at| can_start && *at > now));
     let rows = [
@@ -342,6 +343,10 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         (
             "link",
             job.message.as_ref().and_then(|message| Some(print::one_line(message.url.as_deref()?, 500))),
+        ),
+        (
+            "answer",
+            not_posted.map(|why| print::one_line(&format!("a part of it is not in the chat: {why}"), 400)),
         ),
         ("prompt", job.prompt.as_deref().map(|prompt| print::one_line(prompt, 200))),
         ("summary", job.summary.as_deref().map(|summary| print::one_line(summary, 200))),

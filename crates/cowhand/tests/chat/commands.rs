@@ -191,6 +191,30 @@ async fn a_job_is_stopped_by_its_sender_or_an_operator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_commands_delays_no_effect() {
+    const FLOOD: usize = 40;
+    let scene = fleet(helper).await.0;
+    say(&scene, BOB, "wait for never");
+    let job = last_job(&scene, 1, "running");
+    for _ in 0..FLOOD {
+        say(&scene, ANN, "!ping");
+    }
+    say(&scene, OLGA, "!stop");
+    wait_until("the job to be cancelled", || (status_of(&scene, &job) == "cancelled").then_some(()));
+    let count = |text: &str| {
+        let posts = scene.slack_posts();
+        posts.iter().filter(|post| post["text"].as_str().unwrap().contains(text)).count()
+    };
+    assert!(count("The connection works.") < FLOOD / 2, "the answers wait: {:?}", scene.slack_posts());
+    scene.wait_for_slack(&format!("{job} is being stopped.")).await;
+    scene.wait_until_answered();
+    say(&scene, BOB, "!status");
+    scene.wait_for_slack("no job runs and none waits").await;
+    assert_eq!(count("Slow down: "), 1, "{:?}\n{}", scene.slack_posts(), scene.log());
+    assert!(count("The connection works.") < FLOOD / 2, "{:?}", scene.slack_posts());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_message_runs_again_once() {
     let (scene, people) = fleet(helper).await;
     assert!(send(&scene, ANN, "!retry").await.contains("no earlier message"));
@@ -414,7 +438,7 @@ async fn one_of_several_agents_is_named() {
     assert!(reset.contains("Agent two does not remember"), "{reset}");
     assert!(send(&scene, ANN, "!status").await.starts_with("Agent `one`"));
     assert!(send(&scene, ANN, "!status agent=two").await.starts_with("Agent `two`"));
-    assert_eq!(send(&scene, ANN, "!status @three").await, "No agent `three` answers here.");
+    assert_eq!(send(&scene, ANN, "!status @three").await, "No agent `three` answers you here.");
     assert!(slash(&scene, discord::USER_ID, "status", &[("agent", "two")]).await.starts_with("Agent `two`"));
     assert_eq!(slash(&scene, discord::USER_ID, "reset", &[]).await, which);
     let disabled = send(&scene, OLGA, "!schedule disable report").await;

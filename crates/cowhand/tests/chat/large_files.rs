@@ -10,8 +10,9 @@ use crate::reliable::{helper, to_discord_bot, to_slack_bot};
 use crate::scene::{ANN, SLACK_CHANNEL, Scene};
 
 const LARGE: usize = 100 << 20;
-/// Most memory that the daemon may need in addition for a file of the default limit, 10 MiB.
-const MAX_GROWTH: usize = 30 << 20;
+/// Most memory that the daemon may need in addition. It downloads two files of the default limit, 10 MiB, at the same
+/// time, and a buffer that grows can have twice the size of its content.
+const MAX_GROWTH: usize = 60 << 20;
 
 /// Returns the peak memory of the daemon in bytes.
 fn peak_memory(scene: &Scene) -> usize {

@@ -16,6 +16,7 @@ mod kept_settings;
 mod large_files;
 mod lifecycle;
 mod nodes;
+mod notices;
 mod order;
 mod outputs;
 mod reliable;

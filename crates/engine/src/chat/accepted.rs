@@ -62,16 +62,19 @@ impl AcceptedMessage<'_> {
         if self.received.received_at.duration_since(self.message().sent_at) > limit {
             return Ok(Some(Refusal::TooLate { limit }));
         }
-        let attachments = self.attachments().await;
+        if let TrustVerdict::Refused(reason) = self.verdict(schedule, &self.message().author) {
+            return Ok(Some(Refusal::Trust { reason }));
+        }
+        let attachments = self.attachments(!text.trim().is_empty()).await;
         if text.trim().is_empty() && attachments.is_empty() {
-            return Ok(None);
+            return self.refusal_without_content().await;
         }
         let details = MessageDetails {
             conversation: Some(self.conversation().await?),
             author_name: self.message().author.name.clone(),
             attachments,
             earlier_messages: self.earlier_messages(schedule).await?,
-            repeated_by: None,
+            ..MessageDetails::default()
         };
         self.deliver(schedule, text, details).await
     }
@@ -83,6 +86,33 @@ impl AcceptedMessage<'_> {
     /// Records the refusal, and tells the author.
     pub(super) async fn refuse(self, refusal: &Refusal) -> Result<(), StoreError> {
         refusal.post(self.context, self.bot, &self.addressee.agent, self.received).await
+    }
+
+    /// Returns the refusal of a message without text from which the agent gets no file. Ignores a message without text and
+    /// files.
+    async fn refusal_without_content(&self) -> Result<Option<Refusal>, HandleError> {
+        let (agent, message) = (&self.addressee.agent, self.message());
+        if message.attachments.is_empty() {
+            return Ok(None);
+        }
+        if self.addressee.chat.attachments.is_some() {
+            // The author was told why the agent does not get the files.
+            Refusal::NoFiles.record(self.context, agent, message).await?;
+            return Ok(None);
+        }
+        Ok(Some(Refusal::NoFiles))
+    }
+
+    /// Returns whether the trust rules of the schedule allow the text of a user.
+    fn verdict(&self, schedule: &Schedule, author: &ChatUser) -> TrustVerdict {
+        let trusts = self.addressee.agent.trusts(Some(schedule));
+        // The bot repeats texts of others, for example in its answers to people who are not trusted.
+        let origin = if author.is_self {
+            TextOrigin::of_unknown_user()
+        } else {
+            TextOrigin::of_chat_user(self.message().platform, &author.id)
+        };
+        judge(trusts.iter().copied(), &origin)
     }
 
     /// Returns why the author may send no more messages now, if so. A message whose handling was interrupted counts
@@ -121,17 +151,7 @@ impl AcceptedMessage<'_> {
     async fn earlier_messages(&self, schedule: &Schedule) -> Result<String, StoreError> {
         let limit = self.addressee.context_messages as usize;
         let message = self.message();
-        let trusts = self.addressee.agent.trusts(Some(schedule));
-        let verdict = |author: &ChatUser| {
-            // The bot repeats texts of others, for example in its answers to people who are not trusted.
-            let origin = if author.is_self {
-                TextOrigin::of_unknown_user()
-            } else {
-                TextOrigin::of_chat_user(message.platform, &author.id)
-            };
-            judge(trusts.iter().copied(), &origin)
-        };
-        let is_confined = matches!(verdict(&message.author), TrustVerdict::Confined(_));
+        let is_confined = matches!(self.verdict(schedule, &message.author), TrustVerdict::Confined(_));
         if limit == 0 || self.continues_session(is_confined).await? {
             return Ok(String::new());
         }
@@ -141,7 +161,7 @@ impl AcceptedMessage<'_> {
                 let is_quoted = |earlier: &&ChatMessage| {
                     earlier.id != message.id
                         && may_be_quoted(&self.addressee.chat, &message.place, &earlier.author)
-                        && verdict(&earlier.author) == TrustVerdict::Trusted
+                        && self.verdict(schedule, &earlier.author) == TrustVerdict::Trusted
                 };
                 let lines: Vec<String> = earlier.iter().filter(is_quoted).map(line_of).collect();
                 Ok(self.context.fleet.redactor().redact(&lines.join("\n")).into_owned())

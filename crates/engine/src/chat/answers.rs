@@ -136,7 +136,7 @@ async fn post_all(
     while !answers.is_empty() {
         let mut is_any_done = false;
         for answer in answers {
-            is_any_done |= post_answer(context, answer).await? == AnswerStep::Done;
+            is_any_done |= Box::pin(post_answer(context, answer)).await? == AnswerStep::Done;
         }
         if !is_any_done {
             return Ok(false);

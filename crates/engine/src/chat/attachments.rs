@@ -21,8 +21,9 @@ use crate::chat_bots::{Download, missing_reason};
 const TEXT_DOWNLOAD_TIME: Duration = Duration::from_secs(30);
 
 impl AcceptedMessage<'_> {
-    /// Returns the files for the agent, and tells the sender about the other files.
-    pub(super) async fn attachments(&self) -> Vec<AttachedFile> {
+    /// Returns the files for the agent, and tells the sender about the other files. `has_text` is true if the agent gets the
+    /// text of the message.
+    pub(super) async fn attachments(&self, has_text: bool) -> Vec<AttachedFile> {
         let files = self.message().attachments.iter().filter(|file| !file.is_voice);
         let files: Vec<&ChatAttachment> = files.collect();
         if files.is_empty() {
@@ -30,7 +31,9 @@ impl AcceptedMessage<'_> {
         }
         let (agent, platform) = (&self.addressee.agent.name, self.bot.platform);
         let Some(rules) = &self.addressee.chat.attachments else {
-            self.tell(texts::attachments_ignored(agent, platform), "files").await;
+            if has_text {
+                self.tell(texts::attachments_ignored(agent, has_text, platform), "files").await;
+            }
             return Vec::new();
         };
         let choice = choose(rules, &files, platform);

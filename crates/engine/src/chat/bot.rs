@@ -16,6 +16,8 @@ use tracing::{info, warn};
 
 use super::ChatContext;
 use super::changes::{MessageChange, MessageChanges};
+use super::command_answers::{CommandAnswers, post_command_answers};
+use super::command_limits::CommandLimits;
 use super::handling::MessagesInHandling;
 use super::missed::{self, MissedMessages};
 use super::{buttons, commands, intake};
@@ -54,6 +56,8 @@ pub(crate) struct Bot {
     pub(super) retry: Notify,
     pub(super) handling: MessagesInHandling,
     pub(super) missed: MissedMessages,
+    pub(super) answers: CommandAnswers,
+    pub(super) limits: CommandLimits,
 }
 
 impl Bot {
@@ -66,7 +70,8 @@ impl Bot {
         let (agents, account) = (RwLock::new(agents), RwLock::default());
         let (received, retry) = (Notify::new(), Notify::new());
         let (handling, missed) = (MessagesInHandling::default(), MissedMessages::default());
-        Self { key, platform, connector, agents, account, received, retry, handling, missed }
+        let (answers, limits) = (CommandAnswers::default(), CommandLimits::default());
+        Self { key, platform, connector, agents, account, received, retry, handling, missed, answers, limits }
     }
 
     pub(super) fn agents(&self) -> Vec<AgentName> {
@@ -135,10 +140,12 @@ async fn connect(
     stop: &mut watch::Receiver<bool>,
 ) -> Duration {
     bot.missed.begin_connection();
+    bot.answers.clear();
     let (events_sender, events) = mpsc::channel(EVENT_QUEUE);
     let mut tasks = JoinSet::new();
     tasks.spawn(record_states(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(keep_handling(Arc::clone(context), Arc::clone(bot)));
+    tasks.spawn(post_command_answers(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(receive(Arc::clone(context), Arc::clone(bot), events));
     let mut connection = std::pin::pin!(bot.connector.run(events_sender));
     let mut renew_at = tokio::time::interval(BOT_RENEWAL);

@@ -58,11 +58,13 @@ pub enum ChatBotStatus {
     Stopped,
 }
 
-/// Returns the bots of the config in its order. `is_alone` is true if no daemon runs here.
+/// Returns the bots of the config in its order. `is_alone` is true if no daemon runs here. `this_node` is the node of the
+/// state folder: if no daemon runs here, its lease of a bot is left over from a daemon that was killed.
 pub async fn chat_bots(
     store: &Store,
     roster: &Roster,
     is_alone: bool,
+    this_node: Option<&str>,
     now: Timestamp,
 ) -> Result<Vec<ChatBotView>, StoreError> {
     let of_agent = |agent: &Agent| agent.chat.clone().into_iter().flat_map(|chat| chat.platforms);
@@ -87,7 +89,9 @@ pub async fn chat_bots(
         .map(|view| {
             let record = records.iter().position(|record| record.bot == view.bot);
             let record = record.map(|index| records.swap_remove(index));
-            view.with_counts(&counts, record.as_ref()).with_record(record, is_alone, now)
+            let view = view.with_counts(&counts, record.as_ref());
+            let is_left_over = |record: &ChatBotRecord| is_alone && this_node == Some(record.node.as_str());
+            view.with_record(record.filter(|record| !is_left_over(record)), is_alone, now)
         })
         .collect())
 }

@@ -1,5 +1,6 @@
 //! Data that the parts of the chat share: the fleet and the bots, with functions for the leases and states of bots.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cowhand_chat::ConnectionState;
@@ -50,6 +51,19 @@ impl ChatContext {
 
     pub(super) fn store(&self) -> &Store {
         self.fleet.store()
+    }
+
+    /// Returns the folder of the fleet, which contains its config and its state folder.
+    pub(super) fn fleet_folder(&self) -> &Path {
+        let state = self.fleet.state_folder().path();
+        state.parent().unwrap_or(state)
+    }
+
+    /// Returns a text for a chat: known secrets are masked, and paths in the folder of the fleet are relative to it.
+    pub(super) fn public_text(&self, text: &str) -> String {
+        let folder = format!("{}/", self.fleet_folder().display());
+        let text = self.fleet.redactor().redact(text);
+        if folder.len() > 1 { text.replace(&folder, "") } else { text.into_owned() }
     }
 
     pub(super) fn node(&self) -> String {

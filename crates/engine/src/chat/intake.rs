@@ -13,6 +13,7 @@ use cowhand_core::chat::command::parse_message;
 use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::chat::{ChatMessage, ChatPlace, ChatUser, texts};
 use cowhand_core::delivery::Message;
+use cowhand_core::id::AgentName;
 use cowhand_core::roster::Agent;
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
@@ -64,6 +65,14 @@ pub(super) struct Candidates {
     pub(super) accepted: Vec<Addressee>,
     /// The first agent that refuses its sender.
     pub(super) refused: Option<(Agent, Refusal)>,
+}
+
+/// Result of the handling of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handling {
+    Ended,
+    /// The message was a command that has acted. Its answer waits for its post.
+    AnswerWaits,
 }
 
 /// Result of the rules of the bot's agents for a message.
@@ -123,9 +132,38 @@ pub(super) async fn handle_messages(context: Arc<ChatContext>, bot: Arc<Bot>) {
 /// Returns the channels whose messages can be handled now.
 async fn open_channels(context: &ChatContext, bot: &Bot) -> Result<Vec<String>, StoreError> {
     let Some(inbox) = bot.inbox() else { return Ok(Vec::new()) };
-    let mut channels = context.store().open_chat_channels(inbox).await?;
+    let mut channels = context.store().open_chat_channels(inbox.clone()).await?;
     channels.retain(|channel| !bot.missed.is_reading(channel));
-    Ok(channels)
+    let mut open = Vec::new();
+    for channel in channels {
+        if bot.answers.count(&channel) == 0 || next_message(context, bot, &inbox, &channel).await?.is_some() {
+            open.push(channel);
+        }
+    }
+    Ok(open)
+}
+
+/// Returns the id of the message of a channel that is handled next: the message that was sent first, among those that are
+/// not handled and whose answer does not wait for its post.
+async fn next_message(
+    context: &ChatContext,
+    bot: &Bot,
+    inbox: &str,
+    channel: &str,
+) -> Result<Option<String>, StoreError> {
+    loop {
+        let waiting = bot.answers.count(channel);
+        let limit = u32::try_from(waiting + 1).unwrap_or(u32::MAX);
+        let open = context.store().open_chat_messages(inbox.to_owned(), channel.to_owned(), limit).await?;
+        let is_all = open.len() <= waiting;
+        if let Some(id) = open.into_iter().find(|id| !bot.answers.contains(channel, id)) {
+            return Ok(Some(id));
+        }
+        // Answers may have been added meanwhile.
+        if is_all || bot.answers.count(channel) <= waiting {
+            return Ok(None);
+        }
+    }
 }
 
 /// Handles the messages of a channel until none is left. Returns the channel.
@@ -174,7 +212,7 @@ async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<
         return Ok(Handled::Nothing);
     };
     let store = context.store();
-    let Some(id) = store.first_open_chat_message(inbox.clone(), channel.to_owned()).await? else {
+    let Some(id) = next_message(context, bot, &inbox, channel).await? else {
         return Ok(Handled::Nothing);
     };
     // An edit or a deletion first changes the stored message, and then waits until this handling has ended. So the
@@ -186,18 +224,26 @@ async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<
     if !context.is_holder(bot).await? {
         return Ok(Handled::ByOtherNode);
     }
-    handle(context, bot, &received).await?;
-    store.chat_message_handled(inbox, id).await?;
+    match handle(context, bot, &received).await? {
+        Handling::Ended => drop(store.chat_message_handled(inbox, id).await?),
+        // The message is handled when the answer was posted.
+        Handling::AnswerWaits => {}
+    }
     fault::point("chat_handled");
     Ok(Handled::Message)
 }
 
-async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage) -> Result<(), HandleError> {
+async fn handle(
+    context: &ChatContext,
+    bot: &Bot,
+    received: &ReceivedChatMessage,
+) -> Result<Handling, HandleError> {
     let message = &received.message;
     let addressee = match route(context, bot, message).await? {
-        Routed::Ignored => return Ok(()),
+        Routed::Ignored => return Ok(Handling::Ended),
         Routed::Refused { agent, refusal } => {
-            return Ok(refusal.post(context, bot, &agent, received).await?);
+            refusal.post(context, bot, &agent, received).await?;
+            return Ok(Handling::Ended);
         }
         Routed::To(addressee) => addressee,
     };
@@ -205,10 +251,13 @@ async fn handle(context: &ChatContext, bot: &Bot, received: &ReceivedChatMessage
     if let Some(command) = parse_message(&message.text, bot.platform).filter(|_| !message.author.is_bot) {
         return commands::answer_message(context, bot, received, command).await;
     }
-    if asks::reply::answer_by_reply(context, bot, received).await? {
-        return Ok(());
+    if !asks::reply::answer_by_reply(context, bot, received).await? {
+        let text = without_address(&addressee.agent.name, &message.text).to_owned();
+        let message = ChatMessage { text, ..message.clone() };
+        let received = &ReceivedChatMessage { message, ..received.clone() };
+        AcceptedMessage { context, bot, addressee: &addressee, received }.fire().await?;
     }
-    AcceptedMessage { context, bot, addressee: &addressee, received }.fire().await
+    Ok(Handling::Ended)
 }
 
 /// Chooses the agent that answers: the agent that the text names, else the agent that has answered in the thread, else
@@ -280,6 +329,16 @@ fn addressed_by_name(accepted: &[Addressee], text: &str) -> Option<usize> {
     accepted.iter().position(|one| one.agent.name.as_str().eq_ignore_ascii_case(name.trim()))
 }
 
+/// Returns the text without the name of the agent and the colon with which it may begin. The name stays if no other text
+/// follows.
+fn without_address<'a>(agent: &AgentName, text: &'a str) -> &'a str {
+    let addressed = text.trim_start().split_once(':');
+    let is_agent = |(name, rest): &(&str, &str)| {
+        agent.as_str().eq_ignore_ascii_case(name.trim()) && !rest.trim().is_empty()
+    };
+    addressed.filter(is_agent).map_or(text, |(_, rest)| rest.trim_start())
+}
+
 /// Stores a change of a message that is not handled yet.
 pub(super) async fn store_change(
     context: &ChatContext,
@@ -312,7 +371,7 @@ pub(super) async fn apply_edit(
         let attached = std::mem::take(&mut origin.details.attachments);
         origin.details.attachments = still_attached(attached, &message.attachments);
         if !is_voice {
-            origin.text.clone_from(&message.text);
+            without_address(&answer.agent, &message.text).clone_into(&mut origin.text);
         }
         let delivery = Message { text: origin.text.clone(), ..delivery_of(message, origin.details.clone()) };
         let edited = context.fleet.edit_delivery(answer.schedule, &answer.key, delivery);

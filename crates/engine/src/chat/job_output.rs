@@ -260,10 +260,12 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             buttons: Vec::new(),
             files: rendered.file.map(file).into_iter().collect(),
         };
-        // `post_until_done` logs a refusal.
-        posting.post_until_done(&post).await.ok();
+        let posted = posting.post_until_done(&post).await;
         if posting.must_stop {
             return Ok(());
+        }
+        if let Err(refusal) = posted {
+            posting.answer.progress.not_posted = Some(refusal.to_string());
         }
         fault::point("chat_posted");
         posting.answer.progress.count_post();

@@ -14,6 +14,8 @@ mod bot;
 mod bot_view;
 mod buttons;
 mod changes;
+mod command_answers;
+mod command_limits;
 mod commands;
 mod context;
 mod conversation;

@@ -54,7 +54,7 @@ impl ChatContext {
         reply: ChatReply<'_>,
         max_tries: u32,
     ) -> Result<Option<String>, ChatError> {
-        let text = self.fleet.redactor().redact(&reply.text).into_owned();
+        let text = self.public_text(&reply.text);
         let texts = split(&text, post_limit(bot.platform));
         let last = texts.len().saturating_sub(1);
         let mut posted = None;

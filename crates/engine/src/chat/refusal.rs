@@ -46,6 +46,12 @@ pub(super) enum Refusal {
     VoiceFailed {
         reason: String,
     },
+    /// The message has only files, and the agent gets none of them.
+    NoFiles,
+    /// The trust rules of the agent do not allow the text of the author.
+    Trust {
+        reason: String,
+    },
     /// The message was sent while no daemon was connected, and is older than `max_lateness` of its schedule.
     TooLate {
         limit: SignedDuration,
@@ -108,7 +114,7 @@ impl Refusal {
     }
 
     /// Records a skipped firing for the message, so that `why` explains the refusal.
-    async fn record(
+    pub(super) async fn record(
         &self,
         context: &ChatContext,
         agent: &Agent,
@@ -136,6 +142,8 @@ impl Refusal {
             | Self::OverBudget(_)
             | Self::NoVoice
             | Self::VoiceFailed { .. }
+            | Self::NoFiles
+            | Self::Trust { .. }
             | Self::TooLate { .. }
             | Self::Fleet(_) => SkipReason::Filtered,
         }
@@ -144,15 +152,16 @@ impl Refusal {
     /// Returns the sentence for the author, in the notation of the platform.
     pub(super) fn text(&self, agent: &AgentName, platform: ChatPlatform, now: Timestamp) -> String {
         match self {
-            Self::Access(RefusalReason::NotListed | RefusalReason::NotOnAllowlist) => {
-                texts::stranger(agent, platform)
-            }
+            Self::Access(RefusalReason::NotListed) => texts::stranger(agent, platform),
+            Self::Access(RefusalReason::NotOnAllowlist) => texts::stranger_in_direct(agent, platform),
             Self::Access(RefusalReason::Blocked) => texts::blocked(),
             Self::Access(RefusalReason::DirectMessagesOff) => texts::no_direct_messages(agent, platform),
             Self::RateReached { rate, until } => texts::rate_reached(*rate, *until, now),
             Self::OverBudget(over) => texts::over_person_budget(over, now),
             Self::NoVoice => texts::voice_ignored(agent, platform),
             Self::VoiceFailed { reason } => texts::voice_failed(reason, platform),
+            Self::NoFiles => texts::attachments_ignored(agent, false, platform),
+            Self::Trust { reason } => texts::not_run(reason, platform),
             Self::TooLate { .. } => texts::not_run(&self.to_string(), platform),
             Self::Fleet(error) => match &**error {
                 FleetError::ScheduleOff { schedule, .. } | FleetError::OffInFile { schedule, .. } => {
@@ -169,6 +178,8 @@ impl Refusal {
             Self::RateReached { .. } => "rate",
             Self::OverBudget(_) => "budget",
             Self::NoVoice | Self::VoiceFailed { .. } => "voice",
+            Self::NoFiles => "files",
+            Self::Trust { .. } => "trust",
             Self::TooLate { .. } => "late",
             Self::Fleet(_) => "fleet",
         }
@@ -194,6 +205,8 @@ impl fmt::Display for Refusal {
             Self::OverBudget(_) => f.write_str("the budget of the author is used up"),
             Self::NoVoice => f.write_str("the agent takes no voice messages"),
             Self::VoiceFailed { reason } => write!(f, "its voice message could not be transcribed: {reason}"),
+            Self::NoFiles => f.write_str("it has no text, and the agent gets none of its files"),
+            Self::Trust { reason } => write!(f, "`trust`: {reason}"),
             Self::TooLate { limit } => {
                 write!(
                     f,

@@ -121,7 +121,7 @@ async fn waiting_messages(
         let position = queue.iter().filter(|waiting| waiting.created_at() <= own.created_at()).count();
         let text = match over_person.get(&job) {
             Some(over) => texts::waits_for_budget(&answer.agent, over, bot.platform),
-            None => texts::waiting(&answer.agent, position, bot.platform),
+            None => texts::waiting(&answer.agent, position, &job, bot.platform),
         };
         waiting.push(WaitingMessage { bot, answer, job, text });
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use cowhand_core::chat::prompt::CHAT_PROMPT;
 use cowhand_core::firing::{self, Dispatch};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
@@ -106,6 +107,17 @@ impl TriggerRequest {
         Err(FleetError::UnknownValues { unused, schedule: of_schedule, own: own.into_iter().collect() })
     }
 
+    /// Refuses to fire the usual schedule of a chat without a prompt, because its own prompt needs a message.
+    fn check_prompt(&self, agent: &Agent, schedule: Option<&Schedule>) -> Result<(), FleetError> {
+        let needs_message = |schedule: &&Schedule| schedule.prompt.as_deref() == Some(CHAT_PROMPT);
+        match schedule.filter(needs_message) {
+            Some(schedule) if self.prompt.is_none() => {
+                Err(FleetError::NeedsMessage { agent: agent.name.clone(), schedule: schedule.name.clone() })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn firing_context(&self, key: &FiringKey) -> FiringContext {
         let mut context = FiringContext::by_hand(key, self.prompt.clone());
         context.task.metadata.clone_from(&self.values);
@@ -130,6 +142,7 @@ impl Fleet {
             None => None,
         };
         trigger.check_values(agent, schedule)?;
+        trigger.check_prompt(agent, schedule)?;
         let triggered = match schedule {
             Some(schedule) => self.fire(agent, schedule, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),

@@ -80,10 +80,11 @@ async fn a_message_is_stored_once_and_handled_in_order(db: TestDb) {
     assert!(store.receive_chat_message(BOT.into(), earlier.clone(), at(6)).await.unwrap());
     assert!(store.receive_chat_message("slack:B2".into(), other.clone(), at(7)).await.unwrap());
     assert!(!store.receive_chat_message(BOT.into(), later.clone(), at(8)).await.unwrap(), "delivered again");
-    let first = async || store.first_open_chat_message(BOT.into(), "C1".into()).await.unwrap();
+    let next = async |limit| store.open_chat_messages(BOT.into(), "C1".into(), limit).await.unwrap();
     let open = async |bot: &str, id: &str| store.open_chat_message(bot.into(), id.into()).await.unwrap();
     assert_eq!(store.open_chat_channels(BOT.into()).await.unwrap(), ["C1"]);
-    assert_eq!(first().await.as_deref(), Some("C1:1"));
+    assert_eq!(next(1).await, ["C1:1"]);
+    assert_eq!(next(3).await, ["C1:1", "C1:2"]);
     let received = open(BOT, "C1:1").await.unwrap();
     assert_eq!((received.received_at, received.message), (at(6), earlier.clone()));
 
@@ -94,7 +95,7 @@ async fn a_message_is_stored_once_and_handled_in_order(db: TestDb) {
         !store.receive_chat_message(BOT.into(), earlier, at(9)).await.unwrap(),
         "handled, and delivered again"
     );
-    assert_eq!(first().await.as_deref(), Some("C1:2"));
+    assert_eq!(next(3).await, ["C1:2"]);
     let channels = store.chat_channels(BOT.into(), at(0), 10).await.unwrap();
     let channels: Vec<_> = channels.iter().map(|seen| (seen.place.channel.as_str(), seen.sent_at)).collect();
     assert_eq!(channels, [("C1", at(2))], "the newest message, and only of this bot");

@@ -211,6 +211,7 @@ async fn a_job_knows_its_chat(db: TestDb) {
         channel: "C1".into(),
         thread: None,
         author: "UANN".into(),
+        retried_by: None,
         author_name: Some("Ann".into()),
         url: Some("https://slack.example/1".into()),
     };

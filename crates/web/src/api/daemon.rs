@@ -123,7 +123,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         Err(_) => Vec::new(),
     };
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
-    let chat_bots = chat_bots(&api.store, &api.roster(), !daemon.running, now).await?;
+    let node = api.state.known_node();
+    let chat_bots = chat_bots(&api.store, &api.roster(), !daemon.running, node.as_deref(), now).await?;
     Ok(Json(StatusView {
         daemon,
         agents,

@@ -154,6 +154,9 @@ pub struct JobView {
     /// Reason why a pending job does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
+    /// Reason why a part of the job's answer is missing in the chat; absent if no part is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_not_posted: Option<String>,
     /// Actor who requested the cancellation of a cancelled job; absent for other jobs, and if cowhand itself cancelled
     /// the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,6 +254,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
+    let answer = api.store.chat_answer_of_job(job.id().clone()).await?;
+    let answer_not_posted = answer.and_then(|answer| answer.progress.not_posted);
     let OutputPlace { node, elsewhere: output_elsewhere, here: output_here } =
         api.output_place(job.id()).await?;
     let running = Some(job.id().clone()).filter(|_| job.status() == JobStatus::Running);
@@ -269,6 +274,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         hooks,
         workspace,
         waits,
+        answer_not_posted,
         cancelled_by,
         source_report,
         cancellation,

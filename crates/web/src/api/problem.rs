@@ -232,6 +232,7 @@ impl From<FleetError> for ApiProblem {
             FleetError::MayNotAsk(_) => Code::Forbidden,
             FleetError::KeyWithoutSchedule
             | FleetError::UnusedValues
+            | FleetError::NeedsMessage { .. }
             | FleetError::ReservedValue { .. }
             | FleetError::UnknownValues { .. }
             | FleetError::KeyLength { .. }

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::{RenderedPost, posts_up_to, short_text, tool_result};
+use super::{MAX_TEXT_POSTS, RenderedPost, posts_up_to, short_text, tool_result};
 use crate::chat::ChatPlatform;
 use crate::chat::command::command_text;
 use crate::chat::escape::inline_code;
@@ -10,8 +10,6 @@ use crate::duration;
 use crate::id::JobId;
 use crate::job::JobUsage;
 
-/// Number of posts above which a final output is posted as a file.
-const MAX_FINAL_POSTS: usize = 4;
 const MAX_REASON_CHARS: usize = 600;
 const MAX_NAME_CHARS: usize = 80;
 
@@ -58,9 +56,9 @@ pub(super) fn sentence(end: &AnswerEnd, platform: ChatPlatform) -> String {
     }
 }
 
-/// Returns the posts of a final output that is not a message of the agent.
+/// Returns the posts of a final output that is not a message of the agent. It is posted like a text of the agent.
 pub(super) fn final_output(text: &str, end: &AnswerEnd, platform: ChatPlatform) -> Vec<RenderedPost> {
-    let Some(posts) = posts_up_to(MAX_FINAL_POSTS, text, platform) else {
+    let Some(posts) = posts_up_to(MAX_TEXT_POSTS, text, platform) else {
         let name = format!("output-{}.txt", end.job.suffix());
         return vec![tool_result::with_file("The job is done.", text, name, platform)];
     };

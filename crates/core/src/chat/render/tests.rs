@@ -185,13 +185,24 @@ fn a_very_long_text_is_a_file() {
 }
 
 #[test]
-fn a_long_final_output_is_a_file() {
-    let lines = [json!({"type": "system", "content": "x".repeat(20_000)})];
+fn a_long_final_output_is_several_messages_with_whole_code_blocks() {
+    let code = "let number = 1;\n".repeat(1_000);
+    let output = format!("Result:\n```rust\n{code}```\nThe end.");
+    let as_output = [json!({"type": "system", "content": output})];
+    let posts = all_posts(&settings(), &as_output, &ended(AnswerOutcome::Succeeded));
+    assert!(posts.len() > 5, "{}", posts.len());
+    assert_eq!(posts, all_posts(&settings(), &[text(&output)], &ended(AnswerOutcome::Succeeded)));
+    assert!(posts.iter().all(|post| post.matches("```").count() == 2), "{posts:#?}");
+}
+
+#[test]
+fn a_very_long_final_output_is_a_file() {
+    let lines = [json!({"type": "system", "content": "x".repeat(50_000)})];
     let mut renderer = OutputRenderer::new(Discord, &settings());
     assert!(renderer.push(&line(lines[0].clone())).is_empty());
     let posts = renderer.end(&ended(AnswerOutcome::Succeeded));
     let file = posts[0].file.as_ref().unwrap();
-    assert_eq!((posts.len(), &file.name[..], file.content.len()), (1, "output-a1b2c3.txt", 20_000));
+    assert_eq!((posts.len(), &file.name[..], file.content.len()), (1, "output-a1b2c3.txt", 50_000));
 }
 
 #[test]
@@ -229,11 +240,12 @@ fn the_summary_states_duration_turns_cost_and_tokens() {
     for (usage, expected) in [
         (Some(usage(Some(0.123_456), Some(1))), "3m 5s · 1 turn · $0.1235 · 1,235,567 tokens in, 999 out"),
         (Some(usage(None, Some(12))), "3m 5s · 12 turns · $0.2500 · 1,235,567 tokens in, 999 out"),
-        (None, "3m 5s"),
     ] {
         let end = AnswerEnd { usage, ..ended(AnswerOutcome::Succeeded) };
         assert_eq!(all_posts(&output, &[text("Answer")], &end), ["Answer", expected]);
     }
+    let end = AnswerEnd { usage: None, ..ended(AnswerOutcome::Succeeded) };
+    assert_eq!(all_posts(&output, &[text("Answer")], &end), ["Answer\n3m 5s"], "nothing but the duration");
 }
 
 #[test]

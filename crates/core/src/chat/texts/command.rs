@@ -3,7 +3,10 @@
 use crate::chat::ChatPlatform;
 use crate::chat::escape::{escape, inline_code};
 use crate::chat::split::shorten;
+use crate::duration;
 use crate::id::{AgentName, JobId};
+
+use jiff::SignedDuration;
 
 use super::{command, sentence};
 
@@ -18,6 +21,15 @@ pub fn no_agent_here() -> String {
 /// Returns the answer to `ping`.
 pub fn pong() -> String {
     "The connection works.".to_owned()
+}
+
+/// Says that the sender sends commands too fast: some are not answered, and those above this rate are ignored.
+pub fn too_many_commands(max: usize, within: SignedDuration, platform: ChatPlatform) -> String {
+    let (within, stop) = (duration::exact(within), command("stop", platform));
+    format!(
+        "Slow down: you send commands faster than they can be answered. Some get no answer, and more than {max} commands \
+         in {within} are ignored. {stop} always works."
+    )
 }
 
 /// Says that a job was cancelled before it started.
@@ -46,10 +58,16 @@ pub fn runs_again(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} gets the last message again.", escape(agent.as_str(), platform))
 }
 
-/// Says that the last message of the conversation still waits.
-pub fn still_waits(platform: ChatPlatform) -> String {
-    let stop = command("stop", platform);
-    format!("The last message of this conversation still waits. {stop} removes it from the queue.")
+/// Says that the last message of the conversation still waits. `job` is its job, if it has one.
+pub fn still_waits(job: Option<&JobId>, platform: ChatPlatform) -> String {
+    let waits = "The last message of this conversation still waits.";
+    job.map_or_else(
+        || waits.to_owned(),
+        |job| {
+            let cancel = command(&format!("cancel {}", job.suffix()), platform);
+            format!("{waits} {cancel} removes it from the queue.")
+        },
+    )
 }
 
 /// Says that the schedule that took the message is not in the config any more.

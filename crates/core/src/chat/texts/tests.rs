@@ -49,11 +49,15 @@ fn notices_are_plain_sentences() {
     let large = attachment("a `b`.zip", "application/zip", 104_857_600);
     for (text, expected) in [
         (
-            waiting(agent, 3, Slack),
-            "Your message is number 3 in the queue of agent coder. `!cancel` removes it from the queue.",
+            waiting(agent, 3, job, Slack),
+            "Your message is number 3 in the queue of agent coder. `!cancel a1b2c3` removes it from the queue.",
         ),
         (started(agent, Slack), "Agent coder now works on your message."),
         (stranger(agent, Slack), "You may not talk to agent coder. The owner of the fleet decides who may."),
+        (
+            stranger_in_direct(agent, Slack),
+            "You may not talk to agent coder in direct messages. The owner of the fleet decides who may.",
+        ),
         (blocked(), "This bot does not answer your messages."),
         (no_direct_messages(agent, Slack), "Agent coder takes no direct messages."),
         (needs_operator("schedule run", Discord), "Only operators may use `/schedule run`."),
@@ -102,7 +106,11 @@ fn notices_are_plain_sentences() {
             file_not_posted("a.txt", "it is too large", Slack),
             "The agent sent `a.txt`, which could not be posted: it is too large.",
         ),
-        (attachments_ignored(agent, Slack), "Agent coder takes no files. Only your text was passed on."),
+        (
+            attachments_ignored(agent, true, Slack),
+            "Agent coder takes no files. Only your text was passed on.",
+        ),
+        (attachments_ignored(agent, false, Slack), "Agent coder takes no files. Nothing was passed on."),
         (voice_ignored(agent, Slack), "Agent coder takes no voice messages. Please write your message."),
         (voice_failed("no <key>", Slack), "Your voice message could not be transcribed: no &lt;key&gt;."),
         (transcript("Hello @everyone", 15, Discord), "Transcript: Hello @\u{200b}everyone"),
@@ -123,7 +131,7 @@ fn notices_are_plain_sentences() {
             which_agent(&[agent.clone(), "tester".parse().unwrap()], Slack),
             "Several agents answer here. Put one of these before the arguments: `@coder`, `@tester`",
         ),
-        (no_such_agent("x", Slack), "No agent `x` answers here."),
+        (no_such_agent("x", Slack), "No agent `x` answers you here."),
         (
             conversation_reset(agent, Slack),
             "The conversation was reset. Agent coder does not remember the earlier messages.",

@@ -1,6 +1,8 @@
 //! Checks of `chat` and of schedules of type `chat`: who may talk to an agent, channels, direct messages, addresses, bots
 //! that several agents share, and schedules that no message can fire.
 
+mod ids;
+
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use crate::chat::ChatPlatform;
 use crate::chat::prompt::CHAT_SCHEDULE;
 use crate::chat::settings::{AgentChat, BotConfig, PlatformChat};
 use crate::config::load::{Draft, Loader};
-use crate::config::node::{Location, Node};
+use crate::config::node::{Entry, Location, Node};
 use crate::config::problem::{Problem, Problems, Severity};
 use crate::config::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Roster, Schedule};
@@ -22,8 +24,10 @@ use crate::trigger::TriggerConfig;
 pub(in crate::config) const NEEDED_KEYS: [&str; 1] = ["chat"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    check_platforms(&mut loader.problems, draft);
     for chat in agent.chat.iter().flat_map(|chat| &chat.platforms) {
         if let Some(written) = Written::of(draft, chat.platform) {
+            ids::check(&mut loader.problems, &written);
             check_access(&mut loader.problems, &written, chat);
             check_channels(&mut loader.problems, &written);
             check_direct(&mut loader.problems, &written);
@@ -35,6 +39,19 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     for schedule in &agent.schedules {
         check_schedule(&mut loader.problems, draft, agent, schedule);
     }
+}
+
+/// Warns about a `chat` that names no platform.
+fn check_platforms(problems: &mut Problems, draft: &Draft) {
+    let is_empty = |chat: &&Entry| {
+        [ChatPlatform::Slack, ChatPlatform::Discord]
+            .iter()
+            .all(|platform| chat.node.get(platform.as_str()).is_none())
+    };
+    let Some(chat) = draft.node.entry("chat").filter(is_empty) else { return };
+    let message = "`chat` has no effect, because it names no platform";
+    let help = "add `slack` or `discord` to it, or remove it";
+    problems.add(Problem::warning(chat.key_at, message).key(draft.key_of("chat")).help(help.to_owned()));
 }
 
 /// The settings of an agent for one platform, as they are written.

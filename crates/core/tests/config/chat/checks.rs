@@ -136,15 +136,61 @@ fn cases_of_other_keys() -> Vec<Case> {
     ]
 }
 
+fn cases_of_ids() -> Vec<Case> {
+    let in_guild = |guild: &str, channel: &str| {
+        discord(&format!("users: [1], guilds: [{{id: {guild}, channels: [{{id: {channel}}}]}}]"))
+    };
+    vec![
+        (guild("users: [1, alice]"), 1, 0, "`alice` is not the id of a user on discord"),
+        (guild("users: [1], roles: [admins]"), 1, 0, "`admins` is not the id of a role on discord"),
+        (guild("operators: ['@olga']"), 1, 0, "`@olga` is not the id of a user or a role on discord"),
+        (guild("users: [1], dm: {allowlist: [bob]}"), 1, 0, "`bob` is not the id of a user on discord"),
+        (in_guild("abc", "2"), 1, 0, "`abc` is not the id of a server on discord"),
+        (in_guild("1", "foo"), 1, 0, "`foo` is not the id of a channel on discord"),
+        (discord("users: [1], guilds: [{id: 1}, {id: '1'}]"), 1, 0, "the server 1 is listed twice"),
+        (guild("users: [1], command_registration: {scope: guild, guild_id: 1}"), 0, 0, ""),
+        (
+            "{slack: {users: [U1], channels: [{id: '#general'}]}}".to_owned(),
+            1,
+            0,
+            "`#general` is not the id of a channel",
+        ),
+        (
+            "{slack: {users: [U1], channels: [{id: general}]}}".to_owned(),
+            1,
+            0,
+            "`general` is not the id of a channel",
+        ),
+        ("{slack: {users: [U1], channels: [{id: G1}, {id: D1}]}}".to_owned(), 0, 0, ""),
+        (slack("users: [ann]"), 1, 0, "`ann` is not the id of a user on slack"),
+        (slack("users: [W0A]"), 0, 0, ""),
+        ("{}".to_owned(), 0, 0, "`chat` has no effect, because it names no platform"),
+    ]
+}
+
+fn cases_of_variables() -> Vec<Case> {
+    let name = "this is not the name of an environment variable";
+    vec![
+        ("{discord: {bot_token_env: xoxb.1-2, everyone: true}}".to_owned(), 1, 1, name),
+        (slack("users: [U1], bot_token_env: xoxb-1-2"), 1, 1, name),
+        (slack("users: [U1], app_token_env: xapp-1-2"), 1, 1, name),
+        (slack("users: [U1], voice: {enabled: true, api_key_env: sk-1-2}"), 1, 1, name),
+    ]
+}
+
 /// Each case is a `chat`, the number of errors in a `cowhand.yaml` and in a `herdctl.yaml`, and a part of the only
 /// problem in the `cowhand.yaml`.
 #[test]
 fn settings_of_a_chat_are_checked() {
-    for (chat, own_errors, herdctl_errors, word) in cases_of_access().into_iter().chain(cases_of_other_keys())
-    {
+    let cases = [cases_of_access(), cases_of_other_keys(), cases_of_ids(), cases_of_variables()];
+    for (chat, own_errors, herdctl_errors, word) in cases.into_iter().flatten() {
         let text = format!("agents:\n  - {{name: a, chat: {chat}, schedules: {{s: {{type: manual}}}}}}\n");
         let loaded = load_text(&text);
         let problems = rendered(&loaded);
+        assert!(
+            !problems.contains("-1-2") && !problems.contains(".1-2"),
+            "a token is not quoted: {problems}"
+        );
         assert_eq!(loaded.errors(), own_errors, "{chat}: {problems}");
         assert!(loaded.problems.len() <= 1 && problems.contains(word), "{chat}: {problems}");
         assert_eq!(word.is_empty(), loaded.problems.is_empty(), "{chat}: {problems}");
@@ -199,12 +245,12 @@ fn everybody_may_talk_in_a_herdctl_fleet_that_lists_nobody() {
 #[test]
 fn agents_with_the_same_bot_need_the_same_connection() {
     let check = |first: &str, second: &str| {
-        let agent = |name: &str, keys: &str| {
+        let agent = |name: &str, channel: u32, keys: &str| {
             format!(
-                "  - name: {name}\n    chat: {{discord: {{users: [1], guilds: [{{id: 1, channels: [{{id: {name}}}]}}], {keys}}}}}\n"
+                "  - name: {name}\n    chat: {{discord: {{users: [1], guilds: [{{id: 1, channels: [{{id: {channel}}}]}}], {keys}}}}}\n"
             )
         };
-        let loaded = load_text(&format!("agents:\n{}{}", agent("a", first), agent("b", second)));
+        let loaded = load_text(&format!("agents:\n{}{}", agent("a", 2, first), agent("b", 3, second)));
         (loaded.errors(), loaded.warnings(), lines(&loaded).join("\n"))
     };
     let token = "bot_token_env: T";

@@ -40,7 +40,7 @@ chat:
     bot_token_env: SLACK_BOT_TOKEN
     app_token_env: SLACK_APP_TOKEN
     session_expiry_hours: 24
-    channels: [{id: '${CHANNEL}', name: '#agents'}]
+    channels: [{id: '${SLACK_CHANNEL}', name: '#agents'}]
 ",
         &[ChatPlatform::Slack],
     ),
@@ -126,7 +126,8 @@ chat:
     ),
 ];
 
-const HERDCTL_ENV: [(&str, &str); 2] = [("GUILD", "1234567890123456789"), ("CHANNEL", "9876543210987654321")];
+const HERDCTL_ENV: [(&str, &str); 3] =
+    [("GUILD", "1234567890123456789"), ("CHANNEL", "9876543210987654321"), ("SLACK_CHANNEL", "C0123456789")];
 
 #[test]
 fn the_documented_examples_of_herdctl_load() {
@@ -141,7 +142,10 @@ fn the_documented_examples_of_herdctl_load() {
             loaded.problems.iter().filter(|problem| !problem.message.contains("may talk to this agent"));
         assert_eq!(others.count(), 0, "{what}: {}", rendered(&loaded));
         let ids = chat.platforms.iter().flat_map(|chat| &chat.channels).map(|channel| channel.id.as_str());
-        assert!(ids.into_iter().all(|id| ["34", "9876543210987654321"].contains(&id)), "{what}");
+        assert!(
+            ids.into_iter().all(|id| ["34", "9876543210987654321", "C0123456789"].contains(&id)),
+            "{what}"
+        );
     }
 }
 

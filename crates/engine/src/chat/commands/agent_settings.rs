@@ -19,7 +19,7 @@ impl UsedCommand<'_> {
             format!("Agent: {}", code(agent.name.as_str())),
             format!("Runtime: {}", code(agent.runtime().name())),
             format!("Model: {model}"),
-            format!("Directory: {}", code(&agent.directory.display().to_string())),
+            format!("Directory: {}", code(&self.directory())),
             format!("Permission mode: {}", code(&mode_name(agent.tools.mode))),
             format!("Jobs at a time: {}", agent.max_concurrent),
         ];
@@ -30,6 +30,18 @@ impl UsedCommand<'_> {
         let expires = duration::exact(self.addressee.chat.session_expires);
         lines.push(format!("A session expires {expires} after its last message."));
         lines.join("\n")
+    }
+
+    /// Returns the directory of the agent relative to the folder of the fleet. A chat shows no folders above it.
+    fn directory(&self) -> String {
+        let directory = &self.addressee.agent.directory;
+        match directory.strip_prefix(self.context().fleet_folder()) {
+            Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
+            Ok(below) => below.display().to_string(),
+            Err(_) => {
+                directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+            }
+        }
     }
 
     /// Returns the spend limits of the agent.

@@ -29,10 +29,9 @@ use jiff::Timestamp;
 use tracing::warn;
 
 use super::bot::Bot;
+use super::command_limits::{MAX_COMMANDS, WITHIN};
 use super::context::ChatContext;
-use super::conversation::answer_place;
-use super::intake::{Addressee, Candidates, HandleError};
-use super::posts::ChatReply;
+use super::intake::{Addressee, Candidates, HandleError, Handling};
 use crate::fleet::FleetError;
 use cowhand_store::{ReceivedChatMessage, Store, StoreError};
 use cowhand_system::fault;
@@ -66,44 +65,60 @@ struct UsedCommand<'a> {
 pub(super) async fn answer_call(context: &ChatContext, bot: &Bot, call: &CommandCall) -> String {
     let target = parse_call(bot.platform, &call.name, &call.arguments());
     let id = format!("{} call {}", bot.platform, call.id);
-    let sent = SentCommand { context, bot, place: &call.place, user: &call.user, id: &id, received: None };
+    let (place, user, now) = (&call.place, &call.user, context.now());
+    if !is_stop(&target) && !bot.limits.allows(&place.channel, &user.id, &id, now, now) {
+        return texts::too_many_commands(MAX_COMMANDS, WITHIN, bot.platform);
+    }
+    let sent = SentCommand { context, bot, place, user, id: &id, received: None };
     let text = sent.answer(target).await.unwrap_or_else(|error| {
         warn!(bot = bot.key, command = call.name, "cannot do a command of a chat: {error}");
-        texts::not_done(&error.to_string(), bot.platform)
+        texts::not_done(&in_chat(error), bot.platform)
     });
     fault::point("chat_call_done");
-    context.fleet.redactor().redact(&text).into_owned()
+    context.public_text(&text)
 }
 
-/// Executes a command that was written as a message, and posts the text for its sender.
+/// Executes a command that was written as a message. The text for its sender is posted later.
 pub(super) async fn answer_message(
     context: &ChatContext,
     bot: &Bot,
     received: &ReceivedChatMessage,
     target: Result<CommandTarget, CommandMistake>,
-) -> Result<(), HandleError> {
+) -> Result<Handling, HandleError> {
     let message = &received.message;
     let id = format!("{} {}", bot.platform, message.id);
-    let (place, user) = (&message.place, &message.author);
+    let (place, user, now) = (&message.place, &message.author, context.now());
+    if !is_stop(&target) && !bot.limits.allows(&place.channel, &user.id, &id, message.sent_at, now) {
+        bot.answers.add_note(received, now);
+        return Ok(Handling::Ended);
+    }
     let sent = SentCommand { context, bot, place, user, id: &id, received: Some(received) };
     let text = match sent.answer(target).await {
         Ok(text) => text,
         Err(error @ (FleetError::Stopping | FleetError::Unready(_) | FleetError::Store(_))) => {
             return Err(HandleError::Fleet(error));
         }
-        Err(error) => texts::not_done(&error.to_string(), bot.platform),
+        Err(error) => texts::not_done(&in_chat(error), bot.platform),
     };
     fault::point("chat_command_done");
-    let reply = ChatReply {
-        place: answer_place(message),
-        reply_to: Some(message.id.clone()),
-        key: &[&message.id, "command"],
-        first_tried_at: received.received_at,
-        text,
-        buttons: Vec::new(),
-    };
-    context.reply(bot, reply).await;
-    Ok(())
+    let waits = bot.answers.add(received, text, now);
+    Ok(if waits { Handling::AnswerWaits } else { Handling::Ended })
+}
+
+/// Returns the text of an error for a chat. It names a file without its folders.
+fn in_chat(error: FleetError) -> String {
+    match error {
+        FleetError::OffInFile { agent, schedule, location, off_by_person } => {
+            let location = location.rsplit('/').next().unwrap_or_default().to_owned();
+            FleetError::OffInFile { agent, schedule, location, off_by_person }.to_string()
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Returns whether the command stops something. Such a command is executed, however many its sender has sent.
+const fn is_stop(target: &Result<CommandTarget, CommandMistake>) -> bool {
+    matches!(target, Ok(CommandTarget { command: ChatCommand::Stop { .. }, .. }))
 }
 
 impl SentCommand<'_> {

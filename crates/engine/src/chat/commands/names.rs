@@ -20,14 +20,12 @@ pub(super) fn only_owner<'a>(candidates: &'a [Addressee], name: &str) -> Option<
     owners.next().filter(|_| owners.next().is_none())
 }
 
-/// Finds a job of one of the agents. A job of another agent counts as a job that does not exist. Returns a text for the
-/// sender if there is no such job, or if there are several.
-pub(super) async fn find_job(
+/// Returns the jobs of the agents that a name can mean. A short id can mean several.
+pub(super) async fn jobs_named(
     store: &Store,
     candidates: &[Addressee],
     name: &JobName,
-    platform: ChatPlatform,
-) -> Result<Result<Job, String>, StoreError> {
+) -> Result<Vec<Job>, StoreError> {
     let ids = match name {
         JobName::Id(id) => vec![id.clone()],
         JobName::Suffix(suffix) => store.jobs_by_suffix(suffix).await?,
@@ -37,6 +35,18 @@ pub(super) async fn find_job(
         let job = store.job(id).await?;
         jobs.extend(job.filter(|job| candidates.iter().any(|one| one.agent.name == *job.agent())));
     }
+    Ok(jobs)
+}
+
+/// Finds a job of one of the agents. A job of another agent counts as a job that does not exist. Returns a text for the
+/// sender if there is no such job, or if there are several.
+pub(super) async fn find_job(
+    store: &Store,
+    candidates: &[Addressee],
+    name: &JobName,
+    platform: ChatPlatform,
+) -> Result<Result<Job, String>, StoreError> {
+    let mut jobs = jobs_named(store, candidates, name).await?;
     let name = name.to_string();
     if jobs.len() > 1 {
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id().clone()).collect();

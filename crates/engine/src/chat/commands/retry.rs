@@ -42,8 +42,11 @@ impl UsedCommand<'_> {
     /// Returns the message as it is delivered again. The key of its firing is made from the command. Its author stays
     /// the same: trust depends on who wrote the text, and on the sender of the command.
     async fn delivery(&self, origin: &AnswerOrigin) -> Result<Message, FleetError> {
+        // The author is not shown as somebody who runs the own message again.
+        let person = Some(self.sent.user).filter(|user| user.id != origin.author.id);
         let details = MessageDetails {
             conversation: Some(self.chat().await?),
+            retried_by: person.map(|user| user.name.clone()).unwrap_or_default(),
             repeated_by: Some(self.sent.user.id.clone()),
             ..origin.details.clone()
         };
@@ -64,7 +67,8 @@ impl UsedCommand<'_> {
         if let Some(progress) = progress_of(self.store(), last).await? {
             return Ok(Some(match progress {
                 LiveProgress::Running(job) => texts::busy(&job, self.platform()),
-                LiveProgress::Pending(_) | LiveProgress::Preparing => texts::still_waits(self.platform()),
+                LiveProgress::Pending(job) => texts::still_waits(Some(&job), self.platform()),
+                LiveProgress::Preparing => texts::still_waits(None, self.platform()),
             }));
         }
         let user = &self.sent.user.id;

@@ -75,7 +75,7 @@ impl UsedCommand<'_> {
 
     /// Describes the connection of the bot, in the words of `cowhand status`.
     async fn connection_line(&self, roster: &Roster, now: Timestamp) -> Result<String, FleetError> {
-        let bots = chat_bots(self.store(), roster, false, now).await?;
+        let bots = chat_bots(self.store(), roster, false, None, now).await?;
         let bot = bots.iter().find(|bot| bot.bot == self.sent.bot.key);
         let node = self.context().node();
         let connection = bot.map(|bot| bot.connection_in_words(Some(&node), now));

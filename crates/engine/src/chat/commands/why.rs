@@ -48,6 +48,9 @@ impl UsedCommand<'_> {
         let Ok(name) = what.parse::<JobName>() else {
             return Ok(texts::unknown_name(what, self.platform()));
         };
+        if names::jobs_named(self.store(), self.candidates, &name).await?.is_empty() {
+            return Ok(texts::unknown_name(what, self.platform()));
+        }
         match names::find_job(self.store(), self.candidates, &name, self.platform()).await? {
             Ok(job) => self.why_job(&job, &facts).await,
             Err(text) => Ok(text),
@@ -128,7 +131,11 @@ impl UsedCommand<'_> {
                 }
             }
         };
-        Ok(format!("{first}\n{state}"))
+        let answer = self.store().chat_answer_of_job(job.id().clone()).await?;
+        let missing = answer.and_then(|answer| answer.progress.not_posted).filter(|_| is_visible);
+        let missing = missing
+            .map(|why| format!("\nA part of its answer is not in the chat: {}", escape(&why, platform)));
+        Ok(format!("{first}\n{state}{}", missing.unwrap_or_default()))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::api::ApiProblem;
 impl Metrics {
     pub(super) async fn write_chat(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
-        let bots = chat_bots(self.fleet.store(), &roster, false, now).await?;
+        let bots = chat_bots(self.fleet.store(), &roster, false, None, now).await?;
         let mut write = |name: &str, help: &str, value: fn(&ChatBotView) -> u32| {
             let values = bots.iter().map(|bot| ([("bot", bot.bot.clone())], value(bot)));
             page.family(MetricKind::Gauge, name, help, values);
