@@ -42,7 +42,7 @@ fn fleet() -> String {
   - name: careful
     runtime: command
     command: [sh, -c, {program}]
-    trust: {{allow_authors: [{ANN}]}}
+    trust: {{allow_authors: ['slack:{ANN}']}}
     chat: {{slack: {{everyone: true, channels: [{{id: {TRUSTED_CHANNEL}}}], dm: {{enabled: false}}}}}}
 "
     )
