@@ -93,8 +93,8 @@ pub fn over_person_budget(over: &OverBudget, now: Timestamp) -> String {
     )
 }
 
-/// The message waits, because the daily budget of its sender has no room for its job now.
-pub fn waits_for_budget(agent: &AgentName, over: &OverBudget, platform: ChatPlatform) -> String {
+/// Says that a message waits, because the daily budget of its sender has no room for its job now.
+pub fn waits_for_budget(agent: &AgentName, over: &OverBudget, job: &JobId, platform: ChatPlatform) -> String {
     let (agent, limit) = (escape(agent.as_str(), platform), money(over.limit));
     // The note does not contain a remaining time, which would change while the note is shown.
     let until = over.until.map(|until| until.strftime("%H:%M UTC").to_string()).unwrap_or_default();
@@ -103,7 +103,7 @@ pub fn waits_for_budget(agent: &AgentName, over: &OverBudget, platform: ChatPlat
     } else {
         format!("The budget is renewed at {until}.")
     };
-    let cancel = command("cancel", platform);
+    let cancel = command(&format!("cancel {}", job.suffix()), platform);
     format!(
         "Your message to agent {agent} waits, because your budget of {limit} for one day has no room for it: {}. {when} \
          {cancel} removes it from the queue.",

@@ -120,7 +120,7 @@ async fn waiting_messages(
         let Some(own) = queue.iter().find(|waiting| *waiting.id() == job) else { continue };
         let position = queue.iter().filter(|waiting| waiting.created_at() <= own.created_at()).count();
         let text = match over_person.get(&job) {
-            Some(over) => texts::waits_for_budget(&answer.agent, over, bot.platform),
+            Some(over) => texts::waits_for_budget(&answer.agent, over, &job, bot.platform),
             None => texts::waiting(&answer.agent, position, &job, bot.platform),
         };
         waiting.push(WaitingMessage { bot, answer, job, text });

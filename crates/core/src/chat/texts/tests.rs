@@ -82,8 +82,8 @@ fn notices_are_plain_sentences() {
             "Your budget of $2.50 for one day has no room for this message: $2.00 is used, $0.40 is reserved for your earlier messages, and a job may cost $0.20. The budget is renewed in 5m 10s (14:05 UTC).",
         ),
         (
-            waits_for_budget(agent, &over(2_000_000), Slack),
-            "Your message to agent coder waits, because your budget of $2.50 for one day has no room for it: $2.00 is used, $0.40 is reserved for your earlier messages, and a job may cost $0.20. It starts when your running jobs have ended and have left enough. `!cancel` removes it from the queue.",
+            waits_for_budget(agent, &over(2_000_000), job, Slack),
+            "Your message to agent coder waits, because your budget of $2.50 for one day has no room for it: $2.00 is used, $0.40 is reserved for your earlier messages, and a job may cost $0.20. It starts when your running jobs have ended and have left enough. `!cancel a1b2c3` removes it from the queue.",
         ),
         (
             attachment_too_large(&large, 10_485_760, Slack),
