@@ -209,6 +209,7 @@ impl FiringContext {
             }
             TriggerKind::Clock(ClockTrigger::Delay) => {
                 task.title = format!("Delay trigger: {due}");
+                task.metadata.insert("fire_time".to_owned(), due.to_string());
                 task.metadata.insert("run_at".to_owned(), due.to_string());
                 task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
             }
@@ -362,6 +363,7 @@ mod tests {
                 None,
                 "Delay trigger: 2026-01-05T09:00:00Z at 2026-01-05T09:00:00Z",
             ),
+            (once, "Now: {{fire_time}}", None, "Now: 2026-01-05T09:00:00Z"),
             (daily, "", None, "Do what you do."),
             (
                 daily,

@@ -4,6 +4,7 @@ mod guard;
 mod job_socket;
 mod lock;
 pub(crate) mod modes;
+mod restart_lock;
 mod socket_path;
 mod store_mark;
 
@@ -24,6 +25,7 @@ use cowhand_system::named_file;
 pub use job_socket::{job_folder, job_socket};
 pub(crate) use lock::LockState;
 pub use lock::StateLock;
+pub use restart_lock::RestartLock;
 pub use socket_path::{MAX_SOCKET_PATH, short_socket_path};
 pub use store_mark::StoreMark;
 
@@ -153,7 +155,7 @@ impl StateFolder {
     }
 
     /// Returns an error if `node`, `job-key` or the lock file exists and is damaged or cannot be read, for example
-    /// because it is a pipe. With such a file, a start would fail. Creates nothing.
+    /// because it is a pipe, or if something is in the place of a socket. A start would then fail. Creates nothing.
     pub fn check_files(&self) -> io::Result<()> {
         for path in [self.0.join("node"), self.0.join("job-key"), self.lock_file()] {
             match read_small(&path) {
@@ -169,7 +171,7 @@ impl StateFolder {
         if !cowhand_system::remove::is_missing(&self.0.join("job-key")) {
             self.job_key()?;
         }
-        Ok(())
+        job_socket::check_socket_places(self)
     }
 
     /// Removes the rights of other users, so that they can reach nothing in the folder, whatever the umask was when it

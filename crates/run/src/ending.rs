@@ -17,13 +17,17 @@ pub struct Ending {
     pub stopped: Option<Termination>,
     /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,
+    /// Sentence that names a disk of the attempt that was full at that time; `None` if none was full, or from a keeper
+    /// of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_disk: Option<String>,
 }
 
 impl Ending {
     /// Returns the ending of a process that ends now.
     pub(crate) fn now(status: ExitStatus, stopped: Option<Termination>, leftovers: u32) -> Self {
         let now = Clock::System.moment();
-        Self { at: now.wall, boot: now.boot, status, stopped, leftovers }
+        Self { at: now.wall, boot: now.boot, status, stopped, leftovers, full_disk: None }
     }
 }
 

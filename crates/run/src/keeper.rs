@@ -86,6 +86,8 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     let start = attempt.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(run(&attempt, &start))?;
+    let full_disk = shortage::full_disk(&[&start.directory, attempt.folder()]);
+    let ending = Ending { full_disk, ..ending };
     fault::point("keeper-ended");
     write_ending(&attempt, &ending)?;
     fault::point("keeper-done");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Agent;
+use super::{Agent, Program};
 use crate::runtime::Runtime;
 
 impl Agent {
@@ -10,6 +10,11 @@ impl Agent {
     pub fn fallback(&self, number: usize) -> Option<Self> {
         let program = self.fallbacks.get(number)?.clone();
         Some(Self { program, ..self.clone() })
+    }
+
+    /// Returns the program of the fallback with this number, or the agent's own program.
+    pub fn program_of(&self, fallback: Option<usize>) -> &Program {
+        fallback.and_then(|number| self.fallbacks.get(number)).unwrap_or(&self.program)
     }
 
     /// Returns the agent itself, without a number, and then its fallbacks with their numbers.

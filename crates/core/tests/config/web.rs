@@ -58,5 +58,7 @@ fn a_refused_unsigned_webhook_is_reported() {
         assert_eq!(loaded.errors(), 0, "{server} {secret}: {messages}");
         let word = "its deliveries are refused: `allow_unsigned` has an effect only on loopback";
         assert_eq!(messages.contains(word), is_refused, "{server} {secret}: {messages}");
+        let advice = "set `server.listen` to 127.0.0.1:3232";
+        assert_eq!(messages.contains(advice), is_refused, "{server} {secret}: {messages}");
     }
 }

@@ -128,7 +128,7 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
 }
 
 /// Sends a request to the fleet. Returns none if the config has errors, the request fails or no answer comes in time.
-fn ask<T>(request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
+fn ask<T>(request: impl AsyncFn(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
         return None;

@@ -19,6 +19,7 @@ use cowhand_engine::daemon::{refuse_taken_node, unsettled_sentence};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::herdctl::HerdctlFolder;
 use cowhand_engine::prune::files;
 use cowhand_engine::state::{StateFolder, StoreMark};
 use cowhand_engine::trigger::Registry;
@@ -62,6 +63,7 @@ impl DoctorArgs {
         let sentence = if has_store { unsettled_sentence(unsettled(&location)) } else { None };
         findings
             .extend(sentence.map(|sentence| Finding { warning: true, ..Finding::works("jobs", sentence) }));
+        findings.extend(herdctl(&location.config));
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -194,6 +196,12 @@ fn of_config(loaded: &LoadedConfig, file: &Path) -> anyhow::Result<String> {
     ensure!(file.exists(), "{} does not exist; put it back", file.display());
     ensure!(loaded.errors() == 0, "{summary}; `cowhand config check` shows where");
     Ok(summary)
+}
+
+/// Returns a finding if herdctl runs beside this config, because no daemon can then start.
+fn herdctl(config: &Path) -> Option<Finding> {
+    let refused = HerdctlFolder::refuse_if_running_beside(config).err()?;
+    Some(Finding::of("herdctl", Err::<String, _>(refused)))
 }
 
 fn folder(state: &StateFolder, without_daemon: bool) -> anyhow::Result<String> {

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use cowhand_core::config::LoadedConfig;
 use cowhand_core::job::JobStatus;
@@ -31,6 +32,10 @@ use cowhand_work::{SourceContext, WorkSources};
 static REFUSAL_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// Set if this process has shown, or must not show, the number of jobs that have ended and are not settled.
 static UNSETTLED_IS_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Time for which a request is sent again if the daemon ends before it has answered.
+const REPEAT_TIMEOUT: Duration = Duration::from_secs(10);
+const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Advice if no daemon runs and the config has errors.
 const CORRECT_CONFIG: &str = "the config has errors; `cowhand config check` lists them; when they are corrected, start it \
@@ -206,20 +211,31 @@ impl FleetLocation {
         running.cloned()
     }
 
-    /// Sends a request to the daemon or, if none runs, to the store.
+    /// Sends a request to the daemon or, if none runs, to the store. If the daemon ends before it has answered, for
+    /// example because of a `cowhand restart`, the request is sent again, unless it may have had an effect.
     pub(super) fn ask<T>(
         &self,
-        request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
+        request: impl AsyncFn(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut is_alone = false;
         let mut unsettled_note = None;
+        let mut has_effect = false;
         let answer = wait(async {
-            let connection = self.connect().await?;
-            is_alone = connection.is_alone();
-            unsettled_note.clone_from(&connection.unsettled_note);
-            request(&connection).await
+            let began = Instant::now();
+            loop {
+                let connection = self.connect().await?;
+                is_alone = connection.is_alone();
+                unsettled_note.clone_from(&connection.unsettled_note);
+                let answer = request(&connection).await;
+                has_effect = connection.has_effect();
+                if answer.is_ok() || !connection.can_begin_again() || began.elapsed() >= REPEAT_TIMEOUT {
+                    return answer;
+                }
+                tokio::time::sleep(REPEAT_INTERVAL).await;
+            }
         });
-        let answer = answer.map_err(|failure| self.with_working_advice(failure));
+        let answer =
+            answer.map_err(|failure| if has_effect { failure } else { self.with_working_advice(failure) });
         if is_alone {
             self.note_refusal();
         }
@@ -451,7 +467,7 @@ fn empty_folder() -> Result<TempDir, Failure> {
 /// Finds the fleet and sends it a request.
 pub(super) fn ask<T>(
     config: Option<&Path>,
-    request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
+    request: impl AsyncFn(&Connection<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     FleetLocation::find(config)?.ask(request)
 }

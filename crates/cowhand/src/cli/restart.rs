@@ -37,6 +37,8 @@ impl RestartArgs {
         let new_options = StartOptions { listen, stop_timeout, log_format, config: None };
         let options = StartOptions::read(&location.state)?.overridden_by(new_options);
         wait(restart_check::check(&location, &options.listen))?;
+        // Other commands wait for the new daemon. They cannot wait if the lock is not available.
+        let _restart_lock = location.state.lock_for_restart();
         let stopped = stop(&location, DaemonStopRequest { keep_agents: true, timeout_seconds: None })?;
         background::start(&location, &options, false, json).map_err(|failure| match stopped {
             Some(_) if failure.was_interrupted() => failure,

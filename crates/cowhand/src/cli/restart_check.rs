@@ -14,6 +14,7 @@ use super::{Exit, Failure};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_other_store;
 use cowhand_engine::error::FleetError;
+use cowhand_engine::herdctl::HerdctlFolder;
 use cowhand_store::Store;
 use cowhand_web::api::{Client, DaemonView, StatusView};
 use cowhand_web::server::{HttpListener, ListenError};
@@ -43,6 +44,8 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
     }
     let usable = location.state.create().and_then(|()| location.state.check_files());
     usable.map_err(|error| unusable(location, &error))?;
+    let herdctl = HerdctlFolder::refuse_if_running_beside(&location.config);
+    herdctl.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?;
     let daemon = client.get::<StatusView>("status").await?.daemon;
     if let Some(problem) = &daemon.store_problem {
         return Err(Failure::new(Exit::CannotRunHere, problem));

@@ -6,9 +6,12 @@ use std::process::Command;
 
 use clap::Args;
 use cowhand_core::id::JobName;
+use cowhand_core::runtime::Runtime;
 
 use super::location::{FleetLocation, cannot};
 use super::{Exit, Failure, complete, print};
+use cowhand_engine::config;
+use cowhand_run::runtime::description::private_home_variables;
 use cowhand_web::api::SessionView;
 
 #[derive(Debug, Args)]
@@ -39,7 +42,7 @@ impl ResumeArgs {
         if view.node != this_node {
             return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));
         }
-        if let Some(why) = view.confined.filter(|_| !self.unconfined) {
+        if let Some(why) = view.confined.as_ref().filter(|_| !self.unconfined) {
             return Err(refused(format!(
                 "{} ran in the strict sandbox ({why}), and this terminal has no sandbox; `--unconfined` opens the session anyway",
                 view.job
@@ -58,8 +61,27 @@ impl ResumeArgs {
                 view.job
             )));
         };
+        let loaded = config::load(&location.config).loaded;
+        let agent = loaded.roster.agent(&view.agent);
+        let variables = agent.map(|agent| agent.program_of(view.fallback).env.clone()).unwrap_or_default();
+        let missing = view.variables.iter().filter(|name| !variables.contains_key(*name));
+        for name in missing {
+            print::note(format!(
+                "{name} of the agent {} is not set, because the config has changed or has errors",
+                view.agent
+            ));
+        }
+        // A confined job stored its session in a home of its own.
+        let private_home = view.confined.map(|_| location.state.home_for_strangers(&view.agent));
+        let homes = private_home.zip(Runtime::named(&view.runtime));
+        let homes = homes.map(|(home, runtime)| private_home_variables(runtime, &home)).unwrap_or_default();
         // From here on the program has the terminal; `exec` returns only with an error.
-        let error = Command::new(program).args(arguments).current_dir(&view.directory).exec();
+        let error = Command::new(program)
+            .args(arguments)
+            .envs(variables)
+            .envs(homes)
+            .current_dir(&view.directory)
+            .exec();
         Err(cannot(&format!("cannot run {program}"), &error))
     }
 }

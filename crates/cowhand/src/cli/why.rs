@@ -281,7 +281,7 @@ fn describe_state(
     }
     if let Some(at) = view.last_run_at {
         lines.push(format!(
-            "The last run by its trigger, or the last firing or poll that ran nothing, ended {}.",
+            "The last run by its trigger, or the last check that ran nothing, ended {}.",
             duration::relative_to_now(now, at)
         ));
     }
@@ -392,7 +392,9 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             let pause = view.skip_until.map(|until| {
                 let when = duration::until(now, until);
                 format!(
-                    " The pause ends {when} ({until:.0}), and then they start{}.",
+                    " The pause ends {when} ({until:.0}), and then {} start{}.",
+                    // The first job after a pause is the probe, and the others wait for its end.
+                    if view.jobs_waiting == 1 { "it can" } else { "the oldest of them can" },
                     job::with_daemon(is_alone)
                 )
             });

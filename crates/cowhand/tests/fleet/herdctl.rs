@@ -312,6 +312,26 @@ fn unimported_state_is_reported_before_first_start() {
     assert!(refused.stderr.contains("herdctl is running"), "{}", refused.stderr);
 }
 
+/// A start would be refused, so the old daemon continues.
+#[test]
+fn restart_is_refused_while_herdctl_runs() {
+    let scene = Scene::started();
+    scene.write(".herdctl/herdctl.pid", &std::process::id().to_string());
+    let daemon = scene.daemon();
+    let refused = scene.run(&["restart"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    for words in ["herdctl is running", "Nothing was stopped"] {
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+    assert_eq!(scene.daemon(), daemon);
+    let doctor = scene.run(&["doctor"]);
+    assert!(
+        doctor.code == Some(6) && doctor.stdout.contains("FAIL  herdctl: herdctl is running"),
+        "{}",
+        doctor.stdout
+    );
+}
+
 /// herdctl accepts webhooks without a secret; in cowhand they accept no deliveries, and all verbs report that.
 #[test]
 fn webhook_of_herdctl_without_secret_is_reported() {

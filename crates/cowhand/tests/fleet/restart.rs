@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{FLEET, Scene, has_ended};
 
@@ -34,6 +35,14 @@ fn restart_keeps_daemon_if_new_one_cannot_start() {
     scene.write("cowhand.yaml", &format!("{FLEET}store: postgres://127.0.0.1:1/none\n"));
     refused(6, &["restart"], &["postgres://127.0.0.1:1/none"]);
     scene.write("cowhand.yaml", FLEET);
+    // Nothing can be bound at the path of the job socket.
+    let folder = scene.root.join(".cowhand/talk");
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    refused(6, &["restart"], &[".cowhand/talk is in the place of a socket of cowhand; remove it"]);
+    let doctor = scene.run(&["doctor"]).stdout;
+    assert!(doctor.contains("talk is in the place of a socket"), "{doctor}");
+    fs::remove_file(&folder).unwrap();
     let restarted = scene.run(&["restart"]);
     assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
     assert!(has_ended(daemon) && !has_ended(agent));
@@ -76,6 +85,38 @@ fn restart_is_refused_if_store_was_removed() {
     assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
     assert_eq!(scene.run(&["start", "-d"]).code, Some(0));
     assert!(!has_ended(agent));
+}
+
+/// Verbs of other terminals wait for the new daemon, and each request to change something has an effect exactly once.
+#[test]
+fn verbs_succeed_during_restarts() {
+    let scene = Scene::started();
+    let has_ended = AtomicBool::new(false);
+    let repeat = |arguments: &[&str]| {
+        let mut runs = 0;
+        while !has_ended.load(Ordering::Relaxed) {
+            let said = scene.run(arguments);
+            assert_eq!(said.code, Some(0), "{arguments:?}: {}{}", said.stdout, said.stderr);
+            runs += 1;
+        }
+        runs
+    };
+    let triggered = std::thread::scope(|scope| {
+        let readers = [&["status"][..], &["schedule", "list"], &["jobs", "--limit", "3"]];
+        let readers = readers.map(|arguments| scope.spawn(|| repeat(arguments)));
+        let triggers = scope.spawn(|| repeat(&["trigger", "worker", "-p", "again"]));
+        for _ in 0..4 {
+            let restarted = scene.run(&["restart"]);
+            assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 0);
+        }
+        triggers.join().unwrap()
+    });
+    let jobs = scene.json(&["jobs", "--all", "--agent", "worker"]);
+    assert_eq!(jobs.as_array().unwrap().len(), triggered);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn session_continues_in_its_workspace_or_starts_fresh() {
 
 #[test]
 fn resume_opens_session_in_its_directory() {
-    let scene = Scene::new(Cli::Claude);
+    let scene = Scene::with(Cli::Claude, &json!({"env": {"OWN_SETTING": "of the agent"}}));
     let slow = scene.trigger("Wait. SCENARIO:slow");
     wait_until("it to have a session", || {
         scene.json(&["job", &slow])["session_id"].is_string().then_some(())
@@ -186,11 +186,13 @@ fn resume_opens_session_in_its_directory() {
 
     // A script that prints its arguments replaces the program, which needs a terminal.
     let bin = scene.root.join("bin/claude");
-    scene.write("bin/claude", "#!/bin/sh\necho \"$PWD $@\"\n");
+    scene.write("bin/claude", "#!/bin/sh\necho \"$PWD $@\"; echo \"$OWN_SETTING\"\n");
     fs::set_permissions(&bin, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let said = scene.command(&["resume", &slow]).env("PATH", path).output().unwrap();
-    let expected = format!("{} --resume {}\n", scene.root.join("desk").display(), session(&job));
+    let expected =
+        format!("{} --resume {}\nof the agent\n", scene.root.join("desk").display(), session(&job));
+    assert_eq!(view["variables"], json!(["OWN_SETTING"]), "their values are not shown");
     assert_eq!(String::from_utf8_lossy(&said.stdout), expected);
     fs::remove_dir_all(scene.root.join("desk")).unwrap();
     let said = scene.command(&["resume", &slow]).output().unwrap();

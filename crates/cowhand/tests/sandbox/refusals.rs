@@ -92,17 +92,17 @@ fn landlock_refuses_workspace_that_contains_config() {
 #[test]
 fn bubblewrap_protects_config_and_state_in_workspace() {
     let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \
-                  .cowhand/store.db || echo state-held; grep -q canary .env || echo env-held; echo x >new && echo new";
+                  .cowhand/store.db || echo state-held; grep -q canary .env || echo env-held; echo 1 >.herdctl/herdctl.pid || echo herdctl-held; echo x >new && echo new";
     let mut scene = agent(&json!({"sandbox": "bubblewrap", "working_directory": "."}));
     scene.write("fleet/agent.sh", script);
     scene.write("fleet/.env", "TOKEN=canary\n");
     scene.start();
     let (job, said) = scene.run();
     assert_eq!(job["status"], "completed", "{job:#}\n{said}");
-    for word in ["config-held", "config-read", "state-held", "env-held", "new"] {
+    for word in ["config-held", "config-read", "state-held", "env-held", "herdctl-held", "new"] {
         assert!(said.contains(word), "{word}: {said}");
     }
-    assert!(scene.path("fleet/new").exists());
+    assert!(scene.path("fleet/new").exists() && !scene.path("fleet/.herdctl/herdctl.pid").exists());
 }
 
 /// The agent's own files in the state folder are visible, wherever that is: the client of an ACP agent finds

@@ -258,6 +258,8 @@ async fn unsigned_webhook_outside_loopback_is_reported() {
     let (code, doctor, _) = scene.run(&["doctor"]);
     assert_eq!(code, 6);
     assert!(doctor.contains("FAIL  webhook worker/unsigned: every delivery is refused"), "{doctor}");
+    // The address comes from the command line, so a change of the config would not help.
+    assert!(doctor.contains("or run `cowhand restart --listen 127.0.0.1:"), "{doctor}");
     // On loopback, the note is removed.
     scene.kill();
     scene.start(&[]);
@@ -408,6 +410,7 @@ async fn deliveries_accepted_before_disable_run_after_the_pause() {
     let expected = "3 waiting jobs of it will not start yet: its schedule had paused itself before it was disabled: \
                     one job failed: ";
     assert!(said.contains(expected) && said.contains(". The pause ends in "), "{said}");
+    assert!(said.contains(", and then the oldest of them can start"), "the probe, not all three: {said}");
     // All surfaces have the reason and the end of the pause.
     let list = scene.run(&["schedule", "list"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(list.contains(expected) && list.contains("; the pause ends in "), "{list}");

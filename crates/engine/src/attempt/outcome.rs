@@ -56,7 +56,7 @@ impl AttemptTask {
         let resets_at = finish.resets_at;
         let mut outcome = self.outcome(finish, ending)?;
         if self.stopped.is_none() {
-            note_full_disk(&attempt, &mut outcome).await;
+            note_full_disk(&attempt, ending, &mut outcome).await;
         }
         let limit = self.limit(rules, &outcome, resets_at);
         let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
@@ -143,12 +143,17 @@ impl AttemptTask {
 }
 
 /// Adds a note to a failure if the disk of the attempt's directory or folder is full, because the agent may not report
-/// that. A failure because of a usage limit gets no note.
-async fn note_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
+/// that. A failure because of a usage limit gets no note. The keeper has checked the disk when the agent ended; an agent
+/// without a keeper is checked now.
+async fn note_full_disk(attempt: &Attempt, ending: &Ending, outcome: &mut Outcome) {
     if outcome.is_limit() {
         return;
     }
     let Outcome::Failed { error, .. } = outcome else { return };
+    if let Some(full) = &ending.full_disk {
+        error.message = format!("{}; {full}", error.message);
+        return;
+    }
     let check = attempt.on_blocking_thread(|attempt| {
         let directory = attempt.start().ok().map(|start| start.directory);
         shortage::full_disk(&[directory.as_deref().unwrap_or(attempt.folder()), attempt.folder()])

@@ -198,7 +198,9 @@ pub fn left_by_herdctl(file: &Path) -> Option<String> {
     let of_herdctl = file.file_stem().is_some_and(|stem| stem == "herdctl");
     let folder = file.with_file_name(".herdctl");
     let has_begun = StateFolder::beside(file).path().join("node").exists();
-    (!of_herdctl && !has_begun && folder.is_dir()).then(|| {
+    // A sandbox reserves the name with an empty folder.
+    let has_state = folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    (!of_herdctl && !has_begun && has_state).then(|| {
         format!(
             "{} contains the state of herdctl, which is not imported for a fleet in {}: schedules that are disabled \
              in herdctl would run; to import the state, name the config herdctl.yaml for the first start",

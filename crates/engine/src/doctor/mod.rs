@@ -126,6 +126,17 @@ fn certificate(files: &TlsConfig) -> Finding {
     }
 }
 
+/// Says how the server listens on loopback: by its config or, if `start --listen` has replaced the address of the config,
+/// by the same option.
+fn listen_on_loopback(roster: &Roster, listen: SocketAddr) -> String {
+    let port = listen.port();
+    if roster.server.outside() == Some(listen) {
+        format!("set `server.listen` to 127.0.0.1:{port} and run `cowhand restart`")
+    } else {
+        format!("run `cowhand restart --listen 127.0.0.1:{port}`")
+    }
+}
+
 /// Checks that the secrets of webhooks are set, and that webhooks without a secret can be used.
 fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>) -> Vec<Finding> {
     let schedules =
@@ -144,7 +155,8 @@ fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>)
         } else if let (true, Some(listen)) = (schedule.trigger.is_unsigned(), outside) {
             Err(format!(
                 "every delivery is refused: `allow_unsigned` has an effect only on loopback, and the server listens \
-                 on {listen}; set `secret_env`, or set `server.listen` to 127.0.0.1"
+                 on {listen}; set `secret_env`, or {}",
+                listen_on_loopback(roster, listen)
             ))
         } else if secret.is_none() && secret_env.is_none() {
             Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())

@@ -88,6 +88,12 @@ impl HerdctlFolder {
         }
     }
 
+    /// Returns an error while herdctl runs beside this config file. A start is then refused.
+    pub fn refuse_if_running_beside(config: &Path) -> Result<(), HerdctlError> {
+        let folder = Self::beside(config).or_else(|| Self::left_beside(config));
+        folder.map_or(Ok(()), |folder| folder.refuse_if_running())
+    }
+
     /// Reads the schedules, jobs and sessions to import. Secrets in the errors of schedules and in the prompts and
     /// summaries of jobs are masked.
     pub fn read(&self, redactor: &Redactor) -> Result<History, HerdctlError> {

@@ -41,13 +41,29 @@ pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
 }
 
 fn make(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    if is_ours(folder) {
-        return Ok(());
+    match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ if is_ours(folder) => return Ok(()),
+        _ => {}
     }
     let message =
         format!("{} is not a folder to which only this user has access; remove it", folder.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
+/// Returns an error if something else is in the place of the folder or of the owner's socket, so that the daemon cannot
+/// make them.
+pub(super) fn check_socket_places(state: &StateFolder) -> io::Result<()> {
+    let is_folder = |found: fs::Metadata| found.is_dir();
+    let (folder, socket) = (state.path().join(FOLDER), state.socket());
+    let blocked = if fs::metadata(&folder).is_ok_and(|found| !is_folder(found)) {
+        folder
+    } else if fs::symlink_metadata(&socket).is_ok_and(is_folder) {
+        socket
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(format!("{} is in the place of a socket of cowhand; remove it", blocked.display())))
 }
 
 fn is_ours(folder: &Path) -> bool {

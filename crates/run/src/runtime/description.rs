@@ -147,6 +147,13 @@ pub const fn description(runtime: Runtime) -> &'static Description {
     }
 }
 
+/// Returns the variables that make the program of this runtime use its folders below this home, as the programs of
+/// confined jobs do.
+pub fn private_home_variables(runtime: Runtime, private_home: &Path) -> Vec<(&'static str, PathBuf)> {
+    let folders = description(runtime).homes.iter().filter(|place| place.is_folder);
+    folders.map(|place| (place.variable, private_home.join(place.default_path))).collect()
+}
+
 /// Returns the variables with the keys of providers, for all runtimes. If the provider of a runtime depends on the
 /// model, the model of this agent decides.
 pub fn key_variables(agent: &Agent) -> Vec<&'static str> {
@@ -307,6 +314,16 @@ mod tests {
             assert_eq!(words, expected.map(str::to_owned).map_err(str::to_owned), "{runtime:?}");
         }
         assert!(interactive(Runtime::Claude, "--help").is_err());
+    }
+
+    #[test]
+    fn each_folder_of_a_program_can_be_in_another_home() {
+        let variables = |runtime| private_home_variables(runtime, Path::new("/h"));
+        assert_eq!(variables(Runtime::Claude), [("CLAUDE_CONFIG_DIR", PathBuf::from("/h/.claude"))]);
+        assert_eq!(variables(Runtime::Gemini), [("GEMINI_CLI_HOME", PathBuf::from("/h"))]);
+        for runtime in Runtime::ALL {
+            assert!(variables(runtime).iter().all(|(name, _)| !name.is_empty()), "{runtime:?}");
+        }
     }
 
     /// Core checks configs and has no access to the descriptions, so it repeats these facts.

@@ -11,7 +11,7 @@ use cowhand_core::sandbox::{Credentials, NetworkAccess, RequestedSandbox, Sandbo
 use super::SandboxError;
 use super::docker;
 use super::git::Worktree;
-use super::hidden::{existing_paths, hidden_paths, sorted_unique};
+use super::hidden::{existing_paths, herdctl_folders, hidden_paths, sorted_unique};
 use super::{ability, protected};
 use crate::runtime::description::Description;
 use crate::start::{ContainerSettings, SandboxPlan, VolumeMount};
@@ -100,7 +100,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
     }
     let hidden = hidden(input);
     let write = writable_paths(input, &hidden).map_err(&refused)?;
-    let read_only = read_only_paths(input, &write).map_err(&refused)?;
+    let read_only = read_only_paths(input, &write, &hidden).map_err(&refused)?;
     let mut read = readable(input, &program, &hidden).map_err(&refused)?;
     if let Some(agent) = input.agent {
         read.push(package(&find_program(input, agent)?));
@@ -163,7 +163,7 @@ fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError>
         excluded_variables: Vec::new(),
         state: input.state.canonicalize().unwrap_or_else(|_| input.state.to_owned()),
     };
-    let read_only = read_only_paths(input, &write)?;
+    let read_only = read_only_paths(input, &write, &hidden)?;
     Ok(SandboxPlan {
         kind: requested.kind,
         home: home(input),
@@ -183,9 +183,18 @@ fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError>
 /// of the shared repository. Creates placeholders for missing files, because a mount protects only an existing path.
 /// Landlock cannot protect a path in a writable folder, so for Landlock no placeholders are created, and
 /// `refuse_hidden_parts` refuses such a plan.
-fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
+fn read_only_paths(
+    input: &SandboxInput<'_>,
+    write: &[PathBuf],
+    hidden: &[PathBuf],
+) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
-    for file in input.files {
+    // An existing folder of herdctl is hidden.
+    let herdctl = herdctl_folders(input.files);
+    let herdctl =
+        herdctl.filter(|folder| !protected::real(folder).is_some_and(|real| hidden.contains(&real)));
+    let files: Vec<PathBuf> = input.files.iter().cloned().chain(herdctl).collect();
+    for file in &files {
         if input.requested.kind != SandboxKind::Landlock {
             protected::reserve_name(file, write)?;
         }
@@ -194,7 +203,7 @@ fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<Pa
     // Landlock cannot protect the shared repository. Changes there are detected after the attempt.
     let shared = worktree.filter(|_| input.requested.kind != SandboxKind::Landlock);
     let shared = shared.iter().flat_map(Worktree::kept);
-    Ok(sorted_unique(input.files.iter().filter_map(|file| protected::real(file)).chain(shared)))
+    Ok(sorted_unique(files.iter().filter_map(|file| protected::real(file)).chain(shared)))
 }
 
 /// Refuses the plan if a path of the config or of cowhand leads through a link in a writable folder. The agent could

@@ -47,9 +47,17 @@ pub fn hidden_paths(
 ) -> Vec<PathBuf> {
     let of_user = homes.into_iter().flat_map(|home| HOME_SECRETS.map(|secret| home.join(secret)));
     let of_system = SYSTEM_SECRETS.into_iter().map(PathBuf::from);
-    let dotenv = files.iter().filter(|file| file.file_name().is_some_and(|name| name == DOTENV_FILE));
-    let of_fleet = dotenv.flat_map(|file| [file.clone(), file.with_file_name(HERDCTL_FOLDER)]);
+    let of_fleet = dotenv_files(files).cloned().chain(herdctl_folders(files));
     existing_paths(of_user.chain(of_system).chain(of_fleet).chain([state.to_owned()]))
+}
+
+/// Returns the folder of herdctl beside the root file of the config, whether it exists or not.
+pub(super) fn herdctl_folders(files: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    dotenv_files(files).map(|file| file.with_file_name(HERDCTL_FOLDER))
+}
+
+fn dotenv_files(files: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
+    files.iter().filter(|file| file.file_name().is_some_and(|name| name == DOTENV_FILE))
 }
 
 /// Returns the existing paths, resolved.

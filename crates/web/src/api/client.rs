@@ -2,11 +2,13 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, StatusCode, header};
+use futures_util::TryFutureExt;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -37,10 +39,12 @@ const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub enum Client {
-    /// Client of the daemon that has this state folder.
-    Daemon(StateFolder),
+    Daemon(DaemonClient),
     /// Client with only the rights of a job.
-    Job { socket: PathBuf, token: String },
+    Job {
+        socket: PathBuf,
+        token: String,
+    },
     /// Router on the store, while no daemon runs.
     Alone {
         router: Router,
@@ -49,20 +53,38 @@ pub enum Client {
     },
 }
 
+/// Client of the daemon that has this state folder.
+#[derive(Debug)]
+pub struct DaemonClient {
+    state: StateFolder,
+    /// Set if the daemon ended before it had answered a request, or refused it because it is being replaced.
+    is_lost: AtomicBool,
+    /// Set if a request was sent that may have changed something, or if a part of an answer was returned.
+    has_effect: AtomicBool,
+}
+
+impl DaemonClient {
+    fn new(state: &StateFolder) -> Self {
+        Self { state: state.clone(), is_lost: AtomicBool::new(false), has_effect: AtomicBool::new(false) }
+    }
+}
+
 impl Client {
-    /// Connects to the daemon; returns `None` if no daemon with a socket runs. Waits for a daemon that is starting or
-    /// stopping, or whose socket was removed a moment ago, and fails if it accepts no connection in time.
+    /// Connects to the daemon; returns `None` if no daemon with a socket runs. Waits for a daemon that is starting,
+    /// stopping or being replaced, or whose socket was removed a moment ago, and fails if it accepts no connection in
+    /// time.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let began = Instant::now();
         loop {
             let client = Self::of_answering_daemon(state).await?;
-            if client.is_some() || !state.is_locked() {
+            let is_restarting = state.is_restarting();
+            if client.is_some() || !(is_restarting || state.is_locked()) {
                 return Ok(client);
             }
             // A fleet that another program runs has a lock file without a pid, and no socket. The store of such a fleet
             // can be read. If the lock file is missing, it was removed, and the daemon makes it again.
             let is_named = state.lock_holder().is_some() || state.starting_process().is_some();
-            if !is_named && state.has_lock_file() && began.elapsed() >= NAME_TIMEOUT {
+            if !is_named && !is_restarting && state.has_lock_file() && began.elapsed() >= NAME_TIMEOUT {
                 return Ok(None);
             }
             if began.elapsed() >= SOCKET_TIMEOUT {
@@ -75,7 +97,7 @@ impl Client {
     /// Connects to the daemon; returns `None` if no daemon accepts a connection now.
     pub async fn of_answering_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let stream = Socket::connect(state).await.map_err(|error| cannot_connect(&error))?;
-        Ok(stream.map(|_| Self::Daemon(state.clone())))
+        Ok(stream.map(|_| Self::Daemon(DaemonClient::new(state))))
     }
 
     /// Checks whether the last daemon stopped in an orderly way, and was not killed.
@@ -109,8 +131,35 @@ impl Client {
         matches!(self, Self::Alone { .. })
     }
 
+    /// Returns whether the daemon has ended before it had answered, or is being replaced, and all requests can be repeated with a new client:
+    /// none may have changed something, and no part of an answer that is read line by line was returned.
+    pub fn can_begin_again(&self) -> bool {
+        self.daemon().is_some_and(|daemon| daemon.is_lost.load(Ordering::Relaxed)) && !self.has_effect()
+    }
+
+    /// Returns whether a request to the daemon may have changed something, or a part of an answer was returned.
+    pub fn has_effect(&self) -> bool {
+        self.daemon().is_some_and(|daemon| daemon.has_effect.load(Ordering::Relaxed))
+    }
+
+    fn daemon(&self) -> Option<&DaemonClient> {
+        match self {
+            Self::Daemon(daemon) => Some(daemon),
+            Self::Job { .. } | Self::Alone { .. } => None,
+        }
+    }
+
+    fn set_lost(&self) {
+        self.daemon().into_iter().for_each(|daemon| daemon.is_lost.store(true, Ordering::Relaxed));
+    }
+
+    fn set_effect(&self) {
+        self.daemon().into_iter().for_each(|daemon| daemon.has_effect.store(true, Ordering::Relaxed));
+    }
+
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
-        parse_answer(self.send(Method::GET, path, Bytes::new()).await?).await
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        self.parse_answer(response).await
     }
 
     pub async fn post<T: DeserializeOwned>(
@@ -124,21 +173,25 @@ impl Client {
         if body.len() > limit {
             return Err(too_large(limit));
         }
-        parse_answer(self.send(Method::POST, path, Bytes::from(body)).await?).await
+        let response = self.send(Method::POST, path, Bytes::from(body)).await?;
+        self.parse_answer(response).await
     }
 
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
-        parse_answer(self.send(Method::DELETE, path, Bytes::new()).await?).await
+        let response = self.send(Method::DELETE, path, Bytes::new()).await?;
+        self.parse_answer(response).await
     }
 
     /// Gets an answer in plain text.
     pub async fn text(&self, path: &str) -> Result<Bytes, ApiProblem> {
-        read_all(success_body(self.send(Method::GET, path, Bytes::new()).await?).await?).await
+        let body = success_body(self.send(Method::GET, path, Bytes::new()).await?).await?;
+        self.read_all(body).await
     }
 
     /// Downloads an answer to a file.
     pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), ApiProblem> {
         let mut body = success_body(self.send(Method::GET, path, Bytes::new()).await?).await?;
+        self.set_effect();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| connection_failed(&error))?;
             let bytes = frame.into_data().unwrap_or_default();
@@ -154,20 +207,29 @@ impl Client {
         let header = response.headers().get(OutputCursor::HEADER).and_then(|value| value.to_str().ok());
         let output_cursor = header.and_then(|value| value.parse().ok());
         let body = success_body(response).await?;
+        self.set_effect();
         Ok(Lines { output_cursor, body, buffer: Vec::new(), line_start: 0 })
     }
 
-    /// Sends a request. Repeats it for up to [`BUSY_TIMEOUT`] while the daemon reports that it is busy, because a busy
-    /// daemon has not processed the request.
+    /// Sends a request. Repeats it for up to [`BUSY_TIMEOUT`] while the daemon reports that it is busy. A daemon that is
+    /// busy, or refuses a request because it stops, has not processed the request.
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, ApiProblem> {
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             let request = self.request(&method, path, body.clone())?;
             let response = Box::pin(self.send_once(request)).await?;
             if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+                if method != Method::GET {
+                    self.set_effect();
+                }
                 return Ok(response);
             }
             let problem = problem_of(response).await?;
+            if problem.code == Code::Stopping
+                && self.daemon().is_some_and(|daemon| daemon.state.is_restarting())
+            {
+                self.set_lost();
+            }
             if problem.code != Code::Busy || Instant::now() >= deadline {
                 return Err(problem);
             }
@@ -187,6 +249,17 @@ impl Client {
             .map_err(|error| ApiProblem::bad_request(error.to_string()))
     }
 
+    async fn parse_answer<T: DeserializeOwned>(&self, response: Response<Body>) -> Result<T, ApiProblem> {
+        let bytes = self.read_all(success_body(response).await?).await?;
+        let unreadable =
+            |error| ApiProblem::unavailable(format!("the daemon's answer cannot be read: {error}"));
+        serde_json::from_slice(&bytes).map_err(unreadable)
+    }
+
+    async fn read_all(&self, body: Body) -> Result<Bytes, ApiProblem> {
+        read_all(body).await.inspect_err(|_| self.set_lost())
+    }
+
     async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, ApiProblem> {
         let stream = match self {
             Self::Alone { router, person } => {
@@ -200,18 +273,28 @@ impl Client {
                     Err(never) => match never {},
                 };
             }
-            Self::Daemon(state) => Socket::connect(state).await,
+            Self::Daemon(daemon) => Socket::connect(&daemon.state).await,
             Self::Job { socket, .. } => Socket::connect_at(socket).await,
         };
-        let stream = stream.map_err(|error| cannot_connect(&error))?.ok_or_else(ApiProblem::no_daemon)?;
+        let Some(stream) = stream.map_err(|error| cannot_connect(&error))? else {
+            self.set_lost();
+            return Err(ApiProblem::no_daemon());
+        };
+        let is_read = request.method() == Method::GET;
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
+            .inspect_err(|_| self.set_lost())
             .map_err(|error| connection_failed(&error))?;
         tokio::spawn(connection);
-        let answer = sender.send_request(request);
+        let answer = sender.send_request(request).inspect_err(|_| {
+            self.set_lost();
+            if !is_read {
+                self.set_effect();
+            }
+        });
         let response = match self {
-            Self::Daemon(state) => await_answer(state, pid, answer).await?,
+            Self::Daemon(daemon) => await_answer(&daemon.state, pid, answer).await?,
             // An agent waits for a person's answer without a time limit.
             Self::Job { .. } | Self::Alone { .. } => {
                 answer.await.map_err(|error| connection_failed(&error))?
@@ -247,12 +330,13 @@ fn cannot_connect(error: &io::Error) -> ApiProblem {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return ApiProblem::unavailable(error.to_string());
     }
-    connection_failed(error)
+    ApiProblem::unavailable(format!("cannot connect to the daemon: {error}"))
 }
 
 /// Builds the problem for a connection that failed before a complete answer.
 pub(super) fn connection_failed(error: &dyn std::error::Error) -> ApiProblem {
-    ApiProblem::unavailable(format!("the daemon did not answer: {error}"))
+    let message = format!("the daemon ended the connection before it had answered: {error}");
+    ApiProblem::new(Code::NoDaemon, message)
 }
 
 /// Returns the body of an answer that is not a problem.
@@ -268,12 +352,6 @@ async fn problem_of(response: Response<Body>) -> Result<ApiProblem, ApiProblem> 
     let bytes = read_all(response.into_body()).await?;
     let unparsed = |_| ApiProblem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(unparsed))
-}
-
-async fn parse_answer<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiProblem> {
-    let bytes = read_all(success_body(response).await?).await?;
-    let unreadable = |error| ApiProblem::unavailable(format!("the daemon's answer cannot be read: {error}"));
-    serde_json::from_slice(&bytes).map_err(unreadable)
 }
 
 async fn read_all(body: Body) -> Result<Bytes, ApiProblem> {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::IntoResponse;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::JobStatus;
 use cowhand_core::roster::Agent;
 use cowhand_core::runtime::Runtime;
@@ -17,18 +17,27 @@ use serde::{Deserialize, Serialize};
 use super::jobs::find;
 use super::{Api, ApiProblem, WorkspacePhase, WorkspaceView};
 use cowhand_run::runtime::description;
+use cowhand_store::ProviderAndRuntime;
 
 /// Session that a person can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionView {
     pub job: JobId,
+    pub agent: AgentName,
     pub session_id: String,
+    /// Runtime that began the session.
+    pub runtime: String,
     /// Node that has the session.
     pub node: String,
     /// Directory of the session.
     pub directory: PathBuf,
     /// Program with its arguments, to run in that directory.
     pub command: Vec<String>,
+    /// Names of the environment variables that the config sets for the program.
+    pub variables: Vec<String>,
+    /// Number of the fallback that ran the job, from 0; absent for the agent's own program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<usize>,
     /// Reason why the job is confined; absent if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
@@ -57,8 +66,23 @@ pub(super) async fn session(
     let directory =
         stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(no_session)?;
     let confined = job.confined().map(str::to_owned);
-    let (job, session_id) = (stored.job, stored.session_id);
-    Ok(Json(SessionView { job, session_id, node: stored.node, directory, command, confined }))
+    let program = api.store.provider_and_runtime(job.id().clone()).await?;
+    let fallback = agent.zip(program).and_then(|(agent, ProviderAndRuntime { provider, runtime })| {
+        agent.fallback_of(provider.as_deref(), runtime.as_deref())
+    });
+    let variables = agent.map(|agent| agent.program_of(fallback).env.keys().cloned().collect());
+    Ok(Json(SessionView {
+        job: stored.job,
+        agent: job.agent().clone(),
+        session_id: stored.session_id,
+        runtime: runtime.name().to_owned(),
+        node: stored.node,
+        directory,
+        command,
+        variables: variables.unwrap_or_default(),
+        fallback,
+        confined,
+    }))
 }
 
 pub(super) async fn diff(

@@ -198,7 +198,10 @@ fn warn_unsigned_refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Sche
         );
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
         let problem = Problem::warning(schedule_at(draft, schedule.name.as_str()), message).key(key);
-        loader.problems.add(problem.help("set `secret_env`, or set `server.listen` to 127.0.0.1".to_owned()));
+        let port = listen.port();
+        loader
+            .problems
+            .add(problem.help(format!("set `secret_env`, or set `server.listen` to 127.0.0.1:{port}")));
     }
 }
 
