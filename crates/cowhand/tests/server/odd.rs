@@ -66,7 +66,7 @@ async fn every_refusal_is_a_problem_document() {
 #[tokio::test]
 async fn refusal_names_missing_field() {
     let scene = Scene::of(FLEET);
-    let token = scene.token("boss", "admin");
+    let tokens = [scene.token("boss", "admin"), scene.token("reader", "read")];
     let (_, job, _) = scene.run(&["trigger", "worker", "-p", "x", "--wait", "--json"]);
     let id = serde_json::from_str::<Value>(&job).unwrap()["id"].as_str().unwrap().to_owned();
     for (path, body) in [
@@ -75,9 +75,11 @@ async fn refusal_names_missing_field() {
         ("asks", json!({"key": "k", "question": "x"})),
         ("files", json!({"key": "k", "file_path": "x"})),
     ] {
-        let asked = scene.ask("POST", &format!("/api/v1/jobs/{id}/{path}")).bearer_auth(&token);
-        let (code, said) = answer(asked.body(body.to_string())).await;
-        assert_eq!(code, 403, "{path}: {said}");
-        assert!(said.to_string().contains("only the agent of a running job"), "{path}: {said}");
+        for token in &tokens {
+            let asked = scene.ask("POST", &format!("/api/v1/jobs/{id}/{path}")).bearer_auth(token);
+            let (code, said) = answer(asked.body(body.to_string())).await;
+            assert_eq!(code, 403, "{path}: {said}");
+            assert!(said.to_string().contains("only the agent of a running job"), "{path}: {said}");
+        }
     }
 }

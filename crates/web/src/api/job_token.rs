@@ -19,6 +19,10 @@ pub fn job_token_in(headers: &HeaderMap) -> Option<&str> {
     is_job_token(token).then_some(token)
 }
 
+/// Message for a request that only the agent of a running job may send.
+pub(crate) const ONLY_FOR_JOBS: &str =
+    "only the agent of a running job may send this, with the token of its job";
+
 /// Checks whether the current request comes from the agent of a running job.
 pub(super) fn is_job() -> bool {
     matches!(audit::current(), Some(Actor::Job { .. }))
@@ -30,8 +34,7 @@ pub(super) async fn refuse_others(request: Request, next: Next) -> Result<Respon
     if is_job() {
         return Ok(next.run(request).await);
     }
-    let message = "only the agent of a running job may send this, with the token of its job";
-    Err(ApiProblem::new(Code::Forbidden, message))
+    Err(ApiProblem::new(Code::Forbidden, ONLY_FOR_JOBS))
 }
 
 /// Endpoint that a request addresses.

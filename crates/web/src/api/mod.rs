@@ -89,6 +89,7 @@ pub use files::{AcceptedFile, SendFileRequest};
 pub use follow::KEEP_ALIVE_EVERY;
 pub use followups::FollowupRequest;
 pub use health::Health;
+pub(crate) use job_token::ONLY_FOR_JOBS;
 pub use job_token::{RequestedEndpoint, job_token_in};
 pub use jobs::{AttemptView, JobResult, JobView, ListedJob, SourceReport};
 pub use login::{LINK_VALID_MINUTES, LoginLink, Logins};
@@ -171,11 +172,20 @@ pub fn scope(method: &Method, path: &str) -> Option<Scope> {
 
 /// Checks whether the token of a job is sufficient for this endpoint, if the path names the same job.
 pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
-    static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
-        let routes = routes::all().into_iter().filter(|route| route.job_access != JobAccess::No);
-        routes.map(|route| (route.method, route.path)).collect()
+    job_access(method, path) != JobAccess::No
+}
+
+/// Checks whether only the token of a job is sufficient for this endpoint.
+pub(crate) fn is_only_for_jobs(method: &Method, path: &str) -> bool {
+    job_access(method, path) == JobAccess::Only
+}
+
+fn job_access(method: &Method, path: &str) -> JobAccess {
+    static ROUTES: LazyLock<Vec<(Method, &str, JobAccess)>> = LazyLock::new(|| {
+        routes::all().into_iter().map(|route| (route.method, route.path, route.job_access)).collect()
     });
-    ROUTES.iter().any(|route| route.0 == *method && route.1 == path)
+    let found = ROUTES.iter().find(|route| route.0 == *method && route.1 == path);
+    found.map_or(JobAccess::No, |route| route.2)
 }
 
 async fn no_endpoint() -> ApiProblem {

@@ -140,6 +140,8 @@ pub(super) async fn check(
     if token.scope < needed {
         let message = if route == Some(api::BACKUP_PATH) {
             api::ONLY_FOR_OWNER.to_owned()
+        } else if api::is_only_for_jobs(request.method(), route.unwrap_or_default()) {
+            api::ONLY_FOR_JOBS.to_owned()
         } else {
             let (name, scope) = (&token.name, token.scope);
             format!("the request needs the scope {needed}; the token {name} has the scope {scope}")
