@@ -127,12 +127,22 @@ impl FakeDiscord {
 
     /// Returns the slash commands of the first bot that are registered for all guilds and for [`GUILD_ID`].
     pub fn commands(&self) -> Vec<Value> {
-        self.lock().bots[0].commands.values().flatten().cloned().collect()
+        self.commands_of(BOT_ID)
+    }
+
+    /// Returns the slash commands of a bot.
+    pub fn commands_of(&self, bot: &str) -> Vec<Value> {
+        self.lock().bot(bot).unwrap().commands.values().flatten().cloned().collect()
     }
 
     /// Returns the first activity that the first bot shows.
     pub fn presence(&self) -> Option<Value> {
-        self.lock().bots[0].presence.clone()
+        self.presence_of(BOT_ID)
+    }
+
+    /// Returns the first activity that a bot shows.
+    pub fn presence_of(&self, bot: &str) -> Option<Value> {
+        self.lock().bot(bot).unwrap().presence.clone()
     }
 
     /// Returns how often the bots have shown in a channel that they type.

@@ -151,8 +151,7 @@ async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
     scene.slack.state().accepts_tokens = true;
     scene.discord.accept_token();
     // Both bots are tried again at once.
-    let reloaded = scene.run(&["reload"]);
-    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    scene.reload();
     scene.connected().await;
     scene.mention_on_discord("again");
     scene.wait_for_discord("again").await;
@@ -176,6 +175,7 @@ async fn messages_are_read_after_a_lost_lease() {
     scene.slack.wait_for("the end of the delivery", |state| state.has_no_envelopes().then_some(())).await;
     scene.slack.state().acknowledge_within = Duration::from_secs(3);
     scene.query("update chat_bots set until = 0 returning ''");
+    scene.reload();
     scene.wait_for_slack("meanwhile").await;
     scene.wait_until_answered();
     scene.assert_posted_once("meanwhile");

@@ -21,8 +21,9 @@ use cowhand_store::{AnsweredJob, ChatAnswer, OpenAnswer, StoreError};
 
 /// Age above which an answer without a firing counts as not delivered.
 const UNDELIVERED_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// Wait before the next try of a post that the platform refused because of the token.
-const REVOKED_WAIT: Duration = Duration::from_secs(30);
+/// Wait before the next try of a post that the platform refused because of the token. Until the bot is connected again,
+/// the connector makes no request for such a try.
+const REVOKED_WAIT: Duration = Duration::from_secs(2);
 
 /// What this node does with an open answer now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

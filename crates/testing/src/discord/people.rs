@@ -2,13 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{BOT_ID, FakeDiscord};
 use super::state::{
-    FakeDiscordAccount, FakeDiscordBot, FakeDiscordPair, FakeDiscordSession,
-    BOT_PERMISSIONS, DIRECT_MESSAGES, FakeDiscordChannel, FakeDiscordFile, FakeDiscordGuild,
-    FakeDiscordMessage, FakeDiscordRole, FakeDiscordState, FakeDiscordUser, GUILD_MESSAGES, GUILDS,
-    SUPPRESS_EMBEDS,
+    BOT_PERMISSIONS, DIRECT_MESSAGES, FakeDiscordAccount, FakeDiscordBot, FakeDiscordChannel,
+    FakeDiscordFile, FakeDiscordGuild, FakeDiscordMessage, FakeDiscordPair, FakeDiscordRole,
+    FakeDiscordSession, FakeDiscordState, FakeDiscordUser, GUILD_MESSAGES, GUILDS, SUPPRESS_EMBEDS,
 };
+use super::{BOT_ID, FakeDiscord};
 
 /// Flag of a recorded voice message.
 const VOICE_MESSAGE: u64 = 1 << 13;
@@ -116,9 +115,14 @@ impl FakeDiscord {
     /// Writes a direct message to a bot and returns the ids of the channel and of the message.
     pub fn say_directly_to(&self, bot: &str, user: &str, text: &str) -> (String, String) {
         let mut state = self.lock();
-        let channel = state.direct_channel(user, bot);
+        let channel = state.direct_channel(bot, user);
         let message = state.add_message(written(&channel, user, text), None);
         (channel, message)
+    }
+
+    /// Returns the channel of the direct conversation of a bot with a person.
+    pub fn direct_channel(&self, bot: &str, user: &str) -> String {
+        self.lock().direct_channel(bot, user)
     }
 
     pub fn say_with_file(
@@ -222,8 +226,8 @@ impl FakeDiscordState {
         id
     }
 
-    /// Returns the channel of the direct conversation of a person with a bot.
-    pub(super) fn direct_channel(&mut self, user: &str, bot: &str) -> String {
+    /// Returns the channel of the direct conversation of a bot with a person.
+    pub(super) fn direct_channel(&mut self, bot: &str, user: &str) -> String {
         let direct = Some(FakeDiscordPair { user: user.to_owned(), bot: bot.to_owned() });
         let known = self.channels.iter().find(|(_, channel)| channel.direct == direct);
         if let Some((id, _)) = known {

@@ -154,7 +154,7 @@ impl FakeDiscordState {
             }
             ("POST", ["users", "@me", "channels"]) => {
                 let user = request.payload["recipient_id"].as_str().unwrap_or_default().to_owned();
-                let channel = self.direct_channel(&user, &bot);
+                let channel = self.direct_channel(&bot, &user);
                 (200, self.channel_json(&channel))
             }
             ("GET", ["guilds", _, "members", user]) => match self.users.get(*user) {
@@ -333,13 +333,7 @@ impl FakeDiscordState {
     }
 
     /// Stores a message of a bot and returns its id.
-    fn add_post(
-        &mut self,
-        bot: &str,
-        channel: &str,
-        payload: &Value,
-        files: Vec<FakeDiscordFile>,
-    ) -> String {
+    fn add_post(&mut self, bot: &str, channel: &str, payload: &Value, files: Vec<FakeDiscordFile>) -> String {
         let reply_to = payload["message_reference"]["message_id"].as_str().map(str::to_owned);
         let message = FakeDiscordMessage {
             channel: channel.to_owned(),
