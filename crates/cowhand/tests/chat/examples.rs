@@ -374,7 +374,8 @@ impl Running {
             let mut posts = fake.messages(channel).into_iter();
             posts.find(|post| post.author == *bot && post.content.contains(text))
         };
-        self.scene.discord.wait_for(text, found).await;
+        let what = format!("{text:?} in a channel with {:#?}", self.scene.discord.messages(channel));
+        self.scene.discord.wait_for(&what, found).await;
     }
 
     /// Checks that the hooks have made this number of posts on Discord.

@@ -71,16 +71,13 @@ async fn the_sessions_of_herdctl_continue() {
     let in_thread = |post: &Value| post["text"] == "left answers" && post["thread_ts"] == *other;
     scene.slack.wait_for_post(SLACK_CHANNEL, in_thread).await;
     let jobs = scene.jobs();
-    let first = |agent: &str| {
-        let job = jobs.iter().find(|job| job["agent"] == agent).unwrap();
+    let session = |chat: &str| {
+        let job = jobs.iter().rfind(|job| job["chat"] == chat).unwrap();
         job["session_id"].as_str().unwrap().to_owned()
     };
-    assert_eq!(first("left"), "herdctl-left");
-    assert!(
-        first("bot").starts_with("job-"),
-        "a session that has expired is not continued: {}",
-        first("bot")
-    );
+    assert_eq!(session(&format!("slack {SLACK_CHANNEL}")), "herdctl-left");
+    let expired = session(&format!("discord {}", discord::CHANNEL_ID));
+    assert!(expired.starts_with("job-"), "a session that has expired is not continued: {expired}");
     for (name, text) in sessions {
         assert_eq!(fs::read_to_string(scene.root.join(name)).unwrap(), text, "{name} is only read");
     }
