@@ -87,7 +87,7 @@ impl FakeDiscord {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(Instant::now() < deadline, "timed out while waiting for {what}");
+            assert!(Instant::now() < deadline, "timed out while waiting for {what}; {:#?}", self.texts());
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -168,6 +168,15 @@ impl FakeDiscord {
     /// Returns the requests since the last call, for example `GET /channels/1`.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().requests)
+    }
+
+    /// Returns the channel, the author and the text of each message.
+    fn texts(&self) -> Vec<(String, String, String)> {
+        let state = self.lock();
+        let text = |message: &FakeDiscordMessage| {
+            (message.channel.clone(), message.author.clone(), message.content.clone())
+        };
+        state.messages.values().map(text).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, FakeDiscordState> {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use cowhand_testing::discord::{self, FakeDiscord, FakeDiscordAccount, FakeDiscordMessage};
 use cowhand_testing::podman::Podman;
 use cowhand_testing::slack::BOT_USER;
+use cowhand_testing::wait_until;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::scene::{ANN, SLACK_CHANNEL, Scene};
@@ -364,6 +366,9 @@ impl Running {
             Direct => discord.direct_channel(&self.bots[bot].id, user),
         };
         discord.say(&channel, user, text);
+        // Messages of Discord are ordered by the millisecond in which they were sent.
+        let sent = Timestamp::now().as_millisecond();
+        wait_until("the next millisecond", || (Timestamp::now().as_millisecond() > sent).then_some(()));
         channel
     }
 
@@ -374,8 +379,7 @@ impl Running {
             let mut posts = fake.messages(channel).into_iter();
             posts.find(|post| post.author == *bot && post.content.contains(text))
         };
-        let what = format!("{text:?} in a channel with {:#?}", self.scene.discord.messages(channel));
-        self.scene.discord.wait_for(&what, found).await;
+        self.scene.discord.wait_for(text, found).await;
     }
 
     /// Checks that the hooks have made this number of posts on Discord.
