@@ -10,6 +10,12 @@ const SHORT_WAIT: Duration = Duration::from_millis(20);
 
 static SHORT_WAITS: OnceLock<String> = OnceLock::new();
 
+/// Shortens the waits with these names in this process, for tests of a library. Has no effect if a wait was asked for
+/// before.
+pub fn shorten(names: &str) {
+    let _ = SHORT_WAITS.set(names.to_owned());
+}
+
 /// Returns the length of a wait: the usual one, unless a test shortens the waits with this name.
 pub fn length(name: &str, usual: Duration) -> Duration {
     let short = SHORT_WAITS.get_or_init(|| std::env::var("COWHAND_WAITS").unwrap_or_default());

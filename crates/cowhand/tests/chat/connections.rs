@@ -164,7 +164,10 @@ async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_are_read_after_a_lost_lease() {
-    let scene = Scene::started(&helper(PRINT_TEXT, 1, "")).await;
+    let mut scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
+    scene.set("COWHAND_WAITS", "slack_pace,chat_renewal");
+    scene.start();
+    scene.connected().await;
     scene.mention_on_slack("before");
     scene.wait_for_slack("before").await;
     scene.query("update chat_bots set node = 'other', until = 9000000000000000 returning ''");
@@ -175,7 +178,6 @@ async fn messages_are_read_after_a_lost_lease() {
     scene.slack.wait_for("the end of the delivery", |state| state.has_no_envelopes().then_some(())).await;
     scene.slack.state().acknowledge_within = Duration::from_secs(3);
     scene.query("update chat_bots set until = 0 returning ''");
-    scene.reload();
     scene.wait_for_slack("meanwhile").await;
     scene.wait_until_answered();
     scene.assert_posted_once("meanwhile");
