@@ -1,6 +1,8 @@
 // Uses the fake Discord of crates/testing with discord.js, the most used client.
 //
-//   node discord.mjs URL TOKEN GUILD CHANNEL USER
+//   node discord.mjs URL TOKEN GUILD CHANNEL USER SECOND_TOKEN
+//
+// The tokens are those of two bots in the same channel.
 //
 // What people do is requested from the test that has started the fake: a line of JSON with an id on standard output, and
 // a line with the same id and the result on standard input.
@@ -20,7 +22,7 @@ import {
   SlashCommandBuilder,
 } from 'discord.js'
 
-const [url, token, guildId, channelId, userId] = process.argv.slice(2)
+const [url, token, guildId, channelId, userId, secondToken] = process.argv.slice(2)
 
 const answers = new Map()
 createInterface({ input: process.stdin }).on('line', (line) => {
@@ -195,12 +197,55 @@ assert.deepEqual(await act('connections'), [1, 2])
 await after(Events.ShardReady, 'invalidate', { isResumable: false })
 assert.deepEqual(await act('connections'), [2, 2])
 
+// A second bot in the same channel: its own account, application, posts, commands and direct conversations.
+const second = new Client({ intents, partials: [Partials.Channel], rest: { api: `${url}/api` } })
+const secondReady = once(second, Events.ClientReady)
+await second.login(secondToken)
+await secondReady
+assert.equal(second.user.username, 'second')
+assert.notEqual(second.user.id, client.user.id)
+assert.notEqual(second.application.id, client.application.id)
+const sees = (bot) => once(bot, Events.MessageCreate).then(([seen]) => seen)
+const [[seen, seenBySecond], calledId] = await Promise.all([
+  Promise.all([sees(client), sees(second)]),
+  act('say', { text: `<@${second.user.id}> report` }),
+])
+assert.deepEqual([seen.id, seenBySecond.id], [calledId, calledId])
+assert.deepEqual([seen.mentions.has(client.user), seenBySecond.mentions.has(second.user)], [false, true])
+const secondChannel = second.channels.cache.get(channelId)
+const [ofSecond] = await Promise.all([sees(client), secondChannel.send({ content: 'from the second', nonce: 'n1', enforceNonce: true })])
+assert.deepEqual([ofSecond.author.id, ofSecond.author.bot, ofSecond.content], [second.user.id, true, 'from the second'])
+await assert.rejects(ofSecond.edit('not mine'), (error) => error.code === 50005)
+await seenBySecond.react('👀')
+const reacted = await channel.messages.fetch({ message: calledId, force: true })
+assert.equal(reacted.reactions.resolve('👀').me, false)
+assert.equal((await secondChannel.messages.fetch({ message: calledId, force: true })).reactions.resolve('👀').me, true)
+assert.equal((await second.application.commands.fetch()).size, 0)
+assert.equal((await client.application.commands.fetch()).size, 1)
+const [directOfSecond] = await Promise.all([sees(second), act('say_direct', { bot: second.user.id, text: 'only for you' })])
+assert.equal(directOfSecond.content, 'only for you')
+assert.notEqual(directOfSecond.channel.id, direct.channel.id)
+await assert.rejects(client.rest.get(`/channels/${directOfSecond.channel.id}`), (error) => error.code === 10003)
+const pressedBySecond = await secondChannel.send({ content: 'Really?', components: [row] })
+const [press] = await Promise.all([
+  once(second, Events.InteractionCreate).then(async ([interaction]) => {
+    await interaction.reply({ content: 'the second', flags: MessageFlags.Ephemeral })
+    return interaction
+  }),
+  act('press', { message: pressedBySecond.id, button: 'yes' }),
+])
+assert.equal(press.applicationId, second.application.id)
+
 // The token is revoked.
 const gone = once(client, Events.Invalidated).catch(() => {})
 const closed = once(client, Events.ShardDisconnect)
 await act('revoke_token')
 await Promise.race([gone, closed])
 await assert.rejects(channel.send('x'), (error) => error.status === 401)
+// The other bot keeps its token and its connection.
+await secondChannel.send('still here')
+assert.ok(second.isReady())
+await second.destroy()
 await client.destroy()
 const refused = new Client({ intents, rest: { api: `${url}/api` } })
 await assert.rejects(refused.login(token), (error) => error.code === 'TokenInvalid' || error.status === 401)

@@ -27,10 +27,9 @@ pub(super) fn refused(status: &StatusView) -> impl Iterator<Item = &ChatBotView>
     status.chat_bots.iter().filter(|bot| bot.status == ChatBotStatus::Refused)
 }
 
-/// Describes the connection of a bot, its incomplete answers and its unhandled messages.
+/// Describes the connection of a bot, and what its chats lack.
 pub(super) fn state(bot: &ChatBotView, status: &StatusView, now: Timestamp) -> String {
-    let open = bot.open_in_words().map(|open| format!("; {open}")).unwrap_or_default();
-    format!("{}{open}", bot.connection_in_words(status.daemon.node.as_deref(), now))
+    bot.state_in_words(status.daemon.node.as_deref(), now)
 }
 
 fn rows(bots: &[&ChatBotView], status: &StatusView, now: Timestamp) -> Markup {

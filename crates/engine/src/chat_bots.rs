@@ -16,6 +16,7 @@ use jiff::SignedDuration;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
+use cowhand_system::wait;
 use cowhand_work::WorkSources;
 
 const REQUEST_BACKOFF: Backoff =
@@ -134,7 +135,7 @@ pub(crate) fn wait_after(error: &ChatError, failures: u32) -> Duration {
         ChatError::Revoked { .. }
         | ChatError::Refused { .. }
         | ChatError::Unavailable { .. }
-        | ChatError::TooLarge { .. } => REQUEST_BACKOFF.pause_after(failures),
+        | ChatError::TooLarge { .. } => wait::length("chat_retry", REQUEST_BACKOFF.pause_after(failures)),
     }
 }
 

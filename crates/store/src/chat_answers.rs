@@ -27,8 +27,8 @@ statements! {
     CHAT_ANSWERS_OF_MESSAGE = same "select * from chat_answers where message = $1 order by created_at, key";
     CHAT_ANSWERS_OF_CONVERSATION = same "select * from chat_answers where agent = $1 and conversation = $2 \
         order by created_at desc, key desc limit $3";
-    SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4 where schedule_id = $1 and key = $2 \
-        and state = 'open' and coalesce(node, '') = $5";
+    SAVE_CHAT_ANSWER = same "update chat_answers set progress = $3, node = $4, refused_at = $6 where schedule_id = $1 \
+        and key = $2 and state = 'open' and coalesce(node, '') = $5";
     SAVE_WAITING_NOTE = same "update chat_answers set waiting_note = $3 where schedule_id = $1 and key = $2 \
         and state = 'open' and progress is null";
     END_CHAT_ANSWER = same "update chat_answers set state = 'done', ended_at = $3 where schedule_id = $1 and key = $2 \
@@ -222,7 +222,8 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let before = before.unwrap_or_default();
-                let row = args![schedule, key.as_str(), to_json(&progress)?, node, before];
+                let json = to_json(&progress)?;
+                let row = args![schedule, key.as_str(), json, node, before, progress.refused_at];
                 Ok(tx.execute(SAVE_CHAT_ANSWER, row).await? > 0)
             })
         })

@@ -99,7 +99,7 @@ pub use cancelled_by::Cancellation;
 pub use chat_answers::ChatAnswer;
 pub use chat_asks::ChatAsk;
 pub use chat_bots::{ChatBotRecord, ChatBotState};
-pub use chat_counts::ChatCounts;
+pub use chat_counts::{ChatCounts, RefusedAnswers};
 pub use chat_edits::ChatEdit;
 pub use chat_files::{FileSent, SentFile};
 pub use chat_limits::{CountedMessage, LimitReached, MessageLimits};

@@ -1,5 +1,5 @@
 //! Code between the other crates and the operating system: clocks, files that others can influence, blocking threads,
-//! panics, digests, memory, HTTP clients, and faults for tests.
+//! panics, digests, memory, HTTP clients, and faults and short waits for tests.
 
 pub mod beneath;
 pub mod blocking;
@@ -16,4 +16,5 @@ pub mod panic;
 pub mod remove;
 pub mod stderr;
 pub mod tree;
+pub mod wait;
 pub mod work_dir;

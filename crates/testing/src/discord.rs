@@ -1,4 +1,4 @@
-//! A fake Discord in memory: REST API, gateway and files, for one bot.
+//! A fake Discord in memory: REST API, gateway and files, for one or several bots.
 //!
 //! It behaves like Discord in everything that cowhand uses: sessions that can be resumed with the missed events,
 //! intents, nonces, mentions, interactions, and Discord's error codes. It differs from Discord in two points. People
@@ -22,7 +22,7 @@ mod render;
 mod rest;
 mod state;
 
-pub use state::{FakeDiscordFile, FakeDiscordMessage};
+pub use state::{FakeDiscordAccount, FakeDiscordFile, FakeDiscordMessage};
 use state::{FakeDiscordState, new_state};
 
 pub const BOT_TOKEN: &str = "MTAwMDAwMDAwMDAwMDAwMDAx.Fake00.discord-bot-token-of-tests";
@@ -59,17 +59,12 @@ impl Drop for FakeDiscord {
 impl FakeDiscord {
     /// Starts a platform with one guild, in which are the bot, `alice`, the channel `general` and the role `helpers`.
     pub async fn start() -> Self {
-        Self::start_with_bot(BOT_ID).await
-    }
-
-    /// Starts a platform whose bot has this id.
-    pub async fn start_with_bot(bot: &'static str) -> Self {
         let api = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let resuming = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", api.local_addr().unwrap());
         let socket_url = |listener: &TcpListener| format!("ws://{}", listener.local_addr().unwrap());
-        let state = new_state(bot, url.clone(), socket_url(&gateway), socket_url(&resuming));
+        let state = new_state(url.clone(), socket_url(&gateway), socket_url(&resuming));
         let state = Arc::new(Mutex::new(state));
         let router = Router::new().fallback(rest::answer).with_state(Arc::clone(&state));
         let tasks = vec![
@@ -92,23 +87,27 @@ impl FakeDiscord {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(Instant::now() < deadline, "timed out while waiting for {what}");
+            assert!(Instant::now() < deadline, "timed out while waiting for {what}; {:#?}", self.texts());
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// Waits until the gateway has a connection with an active session.
     pub async fn wait_for_connection(&self) {
-        self.wait_for("a connection to the gateway", |fake| (fake.open_connections() > 0).then_some(()))
-            .await;
+        self.wait_for_connections(1).await;
     }
 
-    /// Waits until a channel has this number of messages of the bot, and returns them.
+    /// Waits until the gateway has this number of connections with active sessions, or more.
+    pub async fn wait_for_connections(&self, count: usize) {
+        let has_all = |fake: &Self| (fake.open_connections() >= count).then_some(());
+        self.wait_for("the connections to the gateway", has_all).await;
+    }
+
+    /// Waits until a channel has this number of messages of the first bot, and returns them.
     pub async fn wait_for_answers(&self, channel: &str, count: usize) -> Vec<FakeDiscordMessage> {
         let what = format!("{count} messages of the bot");
-        let bot = self.lock().bot;
         self.wait_for(&what, |fake| {
-            let answers = fake.messages(channel).into_iter().filter(|message| message.author == bot);
+            let answers = fake.messages(channel).into_iter().filter(|message| message.author == BOT_ID);
             let answers: Vec<_> = answers.collect();
             (answers.len() >= count).then_some(answers)
         })
@@ -126,22 +125,32 @@ impl FakeDiscord {
         self.lock().message(message).map(|message| message.reactions.clone()).unwrap_or_default()
     }
 
-    /// Returns the slash commands that are registered for all guilds and for [`GUILD_ID`].
+    /// Returns the slash commands of the first bot that are registered for all guilds and for [`GUILD_ID`].
     pub fn commands(&self) -> Vec<Value> {
-        self.lock().commands.values().flatten().cloned().collect()
+        self.commands_of(BOT_ID)
     }
 
-    /// Returns the first activity that the bot shows.
+    /// Returns the slash commands of a bot.
+    pub fn commands_of(&self, bot: &str) -> Vec<Value> {
+        self.lock().bot(bot).unwrap().commands.values().flatten().cloned().collect()
+    }
+
+    /// Returns the first activity that the first bot shows.
     pub fn presence(&self) -> Option<Value> {
-        self.lock().presence.clone()
+        self.presence_of(BOT_ID)
     }
 
-    /// Returns how often the bot has shown in a channel that it types.
+    /// Returns the first activity that a bot shows.
+    pub fn presence_of(&self, bot: &str) -> Option<Value> {
+        self.lock().bot(bot).unwrap().presence.clone()
+    }
+
+    /// Returns how often the bots have shown in a channel that they type.
     pub fn typing_count(&self, channel: &str) -> usize {
         self.lock().typing.get(channel).copied().unwrap_or_default()
     }
 
-    /// Returns how often the bot has begun a session, and how often it has resumed one.
+    /// Returns how often the bots have begun a session, and how often they have resumed one.
     pub fn connections(&self) -> (usize, usize) {
         let state = self.lock();
         (state.identified, state.resumed)
@@ -159,6 +168,15 @@ impl FakeDiscord {
     /// Returns the requests since the last call, for example `GET /channels/1`.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().requests)
+    }
+
+    /// Returns the channel, the author and the text of each message.
+    fn texts(&self) -> Vec<(String, String, String)> {
+        let state = self.lock();
+        let text = |message: &FakeDiscordMessage| {
+            (message.channel.clone(), message.author.clone(), message.content.clone())
+        };
+        state.messages.values().map(text).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, FakeDiscordState> {

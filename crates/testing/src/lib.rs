@@ -10,6 +10,7 @@ pub mod github;
 pub mod github_lists;
 pub mod http;
 mod on_both;
+pub mod podman;
 pub mod postgres;
 pub mod process;
 pub mod slack;

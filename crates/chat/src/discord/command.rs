@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cowhand_system::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -64,7 +65,7 @@ impl SlashRegistration {
                 RestError::RateLimited(limit) => wait = wait.max(limit),
                 RestError::Unavailable(_) => {}
             }
-            sleep(wait).await;
+            sleep(wait::length("chat_retry", wait)).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
         if let Err(error) = self.remove_from_other_scopes(rest).await {

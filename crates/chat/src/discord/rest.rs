@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cowhand_system::wait;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::Deserialize;
@@ -164,7 +165,7 @@ impl DiscordRest {
                 Err(TryError::Unclear(error) | TryError::Final(error)) => return Err(error),
             };
             let Some(wait) = repeat_waits.next() else { return Err(error) };
-            sleep(*wait).await;
+            sleep(wait::length("chat_retry", *wait)).await;
         }
     }
 

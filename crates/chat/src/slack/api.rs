@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
 use cowhand_system::http::{USER_AGENT, client_builder};
+use cowhand_system::wait;
 use jiff::SignedDuration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
@@ -207,7 +208,7 @@ impl SlackApi {
                     if failures >= MAX_TRIES {
                         return Err(error);
                     }
-                    RETRY_WAITS.pause_after(failures)
+                    wait::length("chat_retry", RETRY_WAITS.pause_after(failures))
                 }
             };
             sleep(wait).await;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex as TurnMutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep_until};
 
+use cowhand_system::wait;
+
 /// Average interval between posts in a channel.
 const POST_INTERVAL: Duration = Duration::from_secs(1);
 /// Time by which posts may be earlier than at the average rate. Slack allows short bursts.
@@ -31,7 +33,7 @@ impl PostPace {
         if let Some(start) = due.checked_sub(BURST).filter(|&start| start > now) {
             sleep_until(start).await;
         }
-        *next = Some(due + POST_INTERVAL);
+        *next = Some(due + wait::length("slack_pace", POST_INTERVAL));
         next
     }
 }

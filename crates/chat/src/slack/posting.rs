@@ -16,6 +16,7 @@ use super::post_error::PostError;
 use super::sections::blocks;
 use super::timestamp::{split_id, ts_of};
 use crate::{Button, ChatError, Post, Posted};
+use cowhand_system::wait;
 
 /// Type of the metadata that contains the key of a post.
 const POST_EVENT_TYPE: &str = "cowhand_post";
@@ -258,5 +259,5 @@ pub(super) fn thread_param(place: &ChatPlace) -> Option<(&'static str, String)> 
 
 /// Returns the wait before another try.
 pub(super) fn wait_after(failures: u32) -> Duration {
-    POST_WAITS.pause_after(failures)
+    wait::length("chat_retry", POST_WAITS.pause_after(failures))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cowhand_chat::discord::{DiscordConnector, DiscordSettings};
 use cowhand_chat::{ConnectionEnd, Connector as _, EventReply, Post, ReceivedEvent};
 use cowhand_core::chat::{ChatEvent, ChatMessage, ChatPlace};
+use cowhand_system::wait;
 use cowhand_testing::discord::{BOT_TOKEN, CHANNEL_ID, FakeDiscord, GUILD_ID};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -23,7 +24,9 @@ pub(crate) struct Running {
     end: JoinHandle<ConnectionEnd>,
 }
 
+/// Returns the settings of a connector. Requests that fail are repeated at once.
 pub(crate) fn settings(fake: &FakeDiscord) -> DiscordSettings {
+    wait::shorten("chat_retry");
     DiscordSettings {
         bot_token: BOT_TOKEN.to_owned(),
         api_url: Some(fake.url()),

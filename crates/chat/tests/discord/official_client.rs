@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cowhand_testing::discord::{BOT_TOKEN, CHANNEL_ID, FakeDiscord, GUILD_ID, USER_ID};
+use cowhand_testing::discord::{BOT_ID, BOT_TOKEN, CHANNEL_ID, FakeDiscord, GUILD_ID, USER_ID};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
@@ -18,9 +18,10 @@ async fn discord_js_uses_the_fake() {
         "discord.js is not installed in tests/node: run scripts/test, which installs it"
     );
     let fake = Arc::new(FakeDiscord::start().await);
+    let second = fake.install_bot("second");
     let mut node = Command::new("node")
         .arg(folder.join("discord.mjs"))
-        .args([&fake.url(), BOT_TOKEN, GUILD_ID, CHANNEL_ID, USER_ID])
+        .args([&fake.url(), BOT_TOKEN, GUILD_ID, CHANNEL_ID, USER_ID, &second.token])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -57,7 +58,10 @@ async fn act(fake: &FakeDiscord, request: &Value) -> Value {
     let channel = request["channel"].as_str().unwrap_or(CHANNEL_ID);
     match text("action") {
         "say" => json!(fake.say(channel, USER_ID, text("text"))),
-        "say_direct" => json!(fake.say_direct(USER_ID, text("text"))),
+        "say_direct" => {
+            let bot = request["bot"].as_str().unwrap_or(BOT_ID);
+            json!(fake.say_directly_to(bot, USER_ID, text("text")))
+        }
         "say_with_file" => {
             let content = text("content").as_bytes();
             json!(fake.say_with_file(channel, USER_ID, text("text"), text("name"), "text/plain", content))

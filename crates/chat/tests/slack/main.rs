@@ -21,6 +21,7 @@ use cowhand_chat::{
     Button, ButtonStyle, ConnectionEnd, ConnectionState, Connector, EventReply, Post, ReceivedEvent,
 };
 use cowhand_core::chat::{ChatEvent, ChatMessage, ChatPlace};
+use cowhand_system::wait;
 use cowhand_testing::slack::{APP_TOKEN, BOT_TOKEN, FakeSlack, TEAM};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -30,7 +31,9 @@ use tokio::time::timeout;
 /// Only a failing test waits that long.
 const EVENT_LIMIT: Duration = Duration::from_mins(2);
 
+/// Returns a connector. Requests that fail are repeated at once, and posts do not wait for each other.
 fn connector(api_url: &str) -> Arc<SlackConnector> {
+    wait::shorten("chat_retry,slack_pace");
     let settings = SlackSettings {
         bot_token: BOT_TOKEN.to_owned(),
         app_token: APP_TOKEN.to_owned(),

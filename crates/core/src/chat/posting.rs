@@ -82,6 +82,9 @@ pub struct AnswerProgress {
     /// missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_posted: Option<String>,
+    /// Time of this refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_at: Option<Timestamp>,
     /// Settings with which the answer was begun. It keeps them to its end, because posts are counted, and other settings
     /// would give other posts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,11 @@ impl AnswerProgress {
         let posted = self.posted_elsewhere.remove(node).unwrap_or_default();
         (self.posted, self.posted_before) = (posted, next.saturating_sub(posted));
         (self.job, self.tried_at) = (Some(job), None);
+    }
+
+    /// Notes that the platform has refused a part of the answer for good.
+    pub fn note_refusal(&mut self, reason: String, now: Timestamp) {
+        (self.not_posted, self.refused_at) = (Some(reason), Some(now));
     }
 
     /// Counts a post that has been made.

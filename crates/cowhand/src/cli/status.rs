@@ -291,16 +291,16 @@ fn chat_bot_lines(
     let node = status.daemon.node.as_deref();
     status.chat_bots.iter().filter(is_shown).map(move |bot| {
         let agents: Vec<&str> = bot.agents.iter().map(AgentName::as_str).collect();
-        let style = if bot.status == ChatBotStatus::Connected { style::GOOD } else { style::ODD };
+        let is_good = bot.status == ChatBotStatus::Connected && bot.refused_answers == 0;
+        let style = if is_good { style::GOOD } else { style::ODD };
         let (label, state) = (style::styled("chat bot", style), chat_bot_state(bot, node, now));
         format!("{label}: {}, for {}, {state}", bot.bot, agents.join(", "))
     })
 }
 
-/// Describes the connection of a bot, its incomplete answers and its unhandled messages.
+/// Describes the connection of a bot, and what its chats lack.
 pub(super) fn chat_bot_state(bot: &ChatBotView, node: Option<&str>, now: Timestamp) -> String {
-    let open = bot.open_in_words().map(|open| format!("; {open}")).unwrap_or_default();
-    print::one_line(&format!("{}{open}", bot.connection_in_words(node, now)), 900)
+    print::one_line(&bot.state_in_words(node, now), 900)
 }
 
 /// Formats the number of files of a queue that are not work items.

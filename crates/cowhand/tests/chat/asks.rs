@@ -204,6 +204,14 @@ impl Scene {
         messages.iter().filter(|message| message.content.contains("Agent coder asks")).count()
     }
 
+    /// Waits for an open ask of an agent, and returns its id.
+    fn open_ask_of(&self, agent: &str) -> String {
+        self.wait_for("an open ask", &["asks"], |asks| {
+            let mut asks = asks.as_array().unwrap().iter();
+            asks.find(|ask| ask["agent"] == agent)?["id"].as_str().map(str::to_owned)
+        })
+    }
+
     /// Waits for the only open ask, and returns its id.
     fn open_ask(&self) -> String {
         self.wait_for("an open ask", &["asks"], |asks| asks[0]["id"].as_str().map(str::to_owned))
@@ -362,23 +370,21 @@ async fn long_command_is_posted_as_a_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answer_elsewhere_closes_the_posts() {
     let scene = asking().await;
+    // The other asks are answered while this one expires.
+    let hasty_ts = scene.say("hasty: call-push");
+    let hasty = scene.post(&hasty_ts, "Agent hasty asks").await;
     let ts = scene.say("call-push");
     let ask = scene.ask_post(&ts).await;
-    let id = scene.open_ask();
+    let id = scene.open_ask_of("coder");
     scene.json(&["approve", &id, "--message", "be quick"]);
     scene.closed(&ask, ": be quick").await;
     scene.post(&ts, "It was allowed.").await;
     let told = scene.press(OLGA, id_of(&ask), &format!("deny:{id}")).await;
     assert!(told.contains("too late") && told.contains("was allowed by"), "{told}");
 
-    let ts = scene.say("hasty: call-push");
-    let ask = scene.post(&ts, "Agent hasty asks").await;
-    scene.closed(&ask, "expired without an answer").await;
-    scene.post(&ts, "It was denied.").await;
-
     let ts = scene.say("lonely: call-push");
     let ask = scene.post(&ts, "Nobody can answer here").await;
-    let id = scene.open_ask();
+    let id = scene.open_ask_of("lonely");
     assert_eq!(buttons(&ask), Vec::<String>::new(), "{ask}");
     let told = scene.press(OLGA, id_of(&ask), &format!("allow:{id}")).await;
     assert!(told.contains("Only operators of agent lonely"), "{told}");
@@ -387,7 +393,10 @@ async fn answer_elsewhere_closes_the_posts() {
 
     scene.say_on_discord(ALICE, "call-push");
     let ask = scene.discord_ask().await;
-    let id = scene.open_ask();
+    let id = scene.open_ask_of("coder");
     scene.json(&["cancel", id.rsplit_once('.').unwrap().0]);
     scene.discord_closed(&ask, "because the attempt ended before anybody answered").await;
+
+    scene.closed(&hasty, "expired without an answer").await;
+    scene.post(&hasty_ts, "It was denied.").await;
 }

@@ -35,7 +35,13 @@ printf '%s\n' "$text"
 /// Starts a fleet in which Ann and Bob may talk to the agents, Olga is an operator, and Eve may do nothing. `agents`
 /// makes the config from the chat settings.
 async fn fleet(agents: impl Fn(&str) -> String) -> (Scene, DiscordPeople) {
-    let scene = Scene::new("").await;
+    fleet_with(agents, "slack_pace").await
+}
+
+/// Starts the fleet with these short waits.
+async fn fleet_with(agents: impl Fn(&str) -> String, short_waits: &'static str) -> (Scene, DiscordPeople) {
+    let mut scene = Scene::new("").await;
+    scene.set("COWHAND_WAITS", short_waits);
     for (id, name) in [(BOB, "Bob"), (OLGA, "Olga"), (EVE, "Eve")] {
         scene.slack.add_user(id, name);
     }
@@ -193,7 +199,8 @@ async fn a_job_is_stopped_by_its_sender_or_an_operator() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_commands_delays_no_effect() {
     const FLOOD: usize = 40;
-    let scene = fleet(helper).await.0;
+    // The answers are posted as slowly as Slack allows.
+    let scene = fleet_with(helper, "").await.0;
     say(&scene, BOB, "wait for never");
     let job = last_job(&scene, 1, "running");
     for _ in 0..FLOOD {

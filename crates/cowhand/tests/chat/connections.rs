@@ -151,8 +151,7 @@ async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
     scene.slack.state().accepts_tokens = true;
     scene.discord.accept_token();
     // Both bots are tried again at once.
-    let reloaded = scene.run(&["reload"]);
-    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    scene.reload();
     scene.connected().await;
     scene.mention_on_discord("again");
     scene.wait_for_discord("again").await;
@@ -165,7 +164,10 @@ async fn a_refused_token_is_stated_once_and_is_tried_again_after_a_reload() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_are_read_after_a_lost_lease() {
-    let scene = Scene::started(&helper(PRINT_TEXT, 1, "")).await;
+    let mut scene = Scene::new(&helper(PRINT_TEXT, 1, "")).await;
+    scene.set("COWHAND_WAITS", "slack_pace,chat_renewal");
+    scene.start();
+    scene.connected().await;
     scene.mention_on_slack("before");
     scene.wait_for_slack("before").await;
     scene.query("update chat_bots set node = 'other', until = 9000000000000000 returning ''");

@@ -10,6 +10,7 @@ mod connections;
 mod crashes;
 mod delivery;
 mod downtime;
+mod examples;
 mod files;
 mod herdctl;
 mod kept_settings;

@@ -160,6 +160,26 @@ async fn a_message_that_was_deleted_is_answered_in_its_channel() {
     assert_eq!(scene.json(&["job", job["id"].as_str().unwrap()])["answer_not_posted"], Value::Null);
 }
 
+/// The agent prints lines for some seconds, and each changes the progress message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_progress_message_that_is_refused_is_edited_only_at_the_end() {
+    const LINES: usize = 30;
+    let line = r#"{\"type\":\"tool_use\",\"tool_name\":\"Bash\",\"tool_use_id\":\"t$i\",\"input\":{\"command\":\"step $i\"}}"#;
+    let program = format!(
+        "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo \"{line}\"; sleep 0.2; done; echo the end"
+    );
+    let scene = Scene::started(&crate::reliable::helper(&program, 1, "")).await;
+    let edits = format!("PATCH /channels/{}/messages/", discord::CHANNEL_ID);
+    scene.discord.fail(&edits, 1, 403);
+    scene.mention_on_discord("go");
+    scene.wait_for_discord("Working").await;
+    scene.wait_for_discord("the end").await;
+    scene.wait_until_answered();
+    let requests = scene.discord.requests();
+    let edits = requests.iter().filter(|request| request.starts_with(&edits)).count();
+    assert_eq!(edits, 2, "the refused edit and the one at the end: {requests:#?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_names_the_person_and_a_chat_fires_by_hand_only_with_a_prompt() {
     let scene = started().await;

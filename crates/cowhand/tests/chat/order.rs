@@ -55,7 +55,10 @@ async fn a_message_whose_schedule_was_removed_holds_up_no_later_answer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reason_why_nothing_ran_is_posted_after_an_outage() {
     let fleet = helper(&format!("echo did $({PRINT_TEXT})"), 4, "");
-    let scene = Scene::started(&format!("{fleet}{}", special("when_command: [sh, -c, exit 1]"))).await;
+    let mut scene = Scene::new(&format!("{fleet}{}", special("when_command: [sh, -c, exit 1]"))).await;
+    scene.set("COWHAND_WAITS", "slack_pace,chat_retry");
+    scene.start();
+    scene.connected().await;
     // More failures than one reply is tried.
     scene.slack.fail("chat.postMessage", 22);
     scene.mention_on_slack("special");

@@ -56,6 +56,12 @@ impl Scene {
         assert_eq!(said.code, Some(0), "{}", said.stderr);
     }
 
+    /// Reads the config again. Bots that are not connected are tried at once.
+    pub(crate) fn reload(&self) {
+        let said = self.run(&["reload"]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+
     pub(crate) fn mention_on_slack(&self, text: &str) -> String {
         self.slack.say(SLACK_CHANNEL, ANN, &to_slack_bot(text))
     }

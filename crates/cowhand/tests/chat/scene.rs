@@ -25,6 +25,8 @@ pub(crate) struct Scene {
     pub(crate) root: PathBuf,
     pub(crate) slack: FakeSlack,
     pub(crate) discord: FakeDiscord,
+    /// Variables in the environment of each verb, in addition to the usual ones.
+    variables: Vec<(&'static str, String)>,
 }
 
 /// Exit code and output of a verb.
@@ -53,7 +55,7 @@ impl Scene {
         let (slack, discord) = (FakeSlack::start().await, FakeDiscord::start().await);
         slack.add_channel(SLACK_CHANNEL, "general");
         slack.add_user(ANN, "Ann");
-        let scene = Self { folder, root, slack, discord };
+        let scene = Self { folder, root, slack, discord, variables: Vec::new() };
         scene.write("cowhand.yaml", &format!("server: {{enabled: false}}\n{fleet}"));
         scene
     }
@@ -90,6 +92,11 @@ impl Scene {
         assert_eq!(said.code, Some(0), "{}", said.stderr);
     }
 
+    /// Sets a variable in the environment of each verb.
+    pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.variables.push((name, value.into()));
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.root.join(name), text).unwrap();
     }
@@ -111,11 +118,13 @@ impl Scene {
             .env("PATH", path)
             .env("TZ", "UTC")
             .env("XDG_RUNTIME_DIR", self.folder.path())
+            .env("COWHAND_WAITS", "slack_pace")
             .env("SLACK_BOT_TOKEN", slack::BOT_TOKEN)
             .env("SLACK_APP_TOKEN", slack::APP_TOKEN)
             .env("COWHAND_SLACK_API", self.slack.url())
             .env("DISCORD_TOKEN", discord::BOT_TOKEN)
-            .env("COWHAND_DISCORD_API", self.discord.url());
+            .env("COWHAND_DISCORD_API", self.discord.url())
+            .envs(self.variables.clone());
         command
     }
 

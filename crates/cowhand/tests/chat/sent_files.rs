@@ -1,9 +1,10 @@
-//! Files that an agent may not send, although it asks for that.
+//! Files that an agent may not send, although it asks for that, and files that the platform does not take.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use cowhand_testing::slack::FakeSlackState;
 use cowhand_testing::wait_until;
 
 use crate::reliable::to_slack_bot;
@@ -46,6 +47,39 @@ for number in $(seq 20); do send "$number" cowhand.yaml; done
 send more nothing
 echo done >> said
 "#;
+
+/// A file that cannot be uploaded does not hold up the conversation for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_left_out_after_ten_tries() {
+    /// Requests for one try: the connector tries four times, and repeats each request three times.
+    const REQUESTS: usize = 16;
+    let chat = everyone("", "");
+    let program = "{name: sender, runtime: command, command: [sender.sh]";
+    let mut scene = Scene::new(&format!("agents:\n  - {program}, chat: {chat}}}\n")).await;
+    scene.set("COWHAND_WAITS", "slack_pace,chat_retry");
+    scene.write_program("sender.sh", &format!("#!/bin/sh\n{SEND}send one report.txt\necho the answer\n"));
+    scene.write("report.txt", "report");
+    scene.start();
+    scene.connected().await;
+    scene.slack.fail("files.getUploadURLExternal", 10 * REQUESTS);
+    scene.slack.say(SLACK_CHANNEL, ANN, &to_slack_bot("go"));
+    scene.wait_for_slack("the answer").await;
+    let posts = scene.slack.posted_texts(SLACK_CHANNEL);
+    assert!(posts[0].contains("`report.txt`") && posts[0].contains("HTTP status 500"), "{posts:?}");
+    assert_eq!(scene.slack.calls("files.getUploadURLExternal").len(), 10 * REQUESTS);
+    assert!(scene.slack.files(SLACK_CHANNEL).is_empty());
+    scene.wait_until_answered();
+    let bots = scene.json(&["status"])["chat_bots"].clone();
+    let refused = bots.as_array().unwrap().iter().find(|bot| bot["platform"] == "slack").unwrap();
+    let reason = refused["last_refusal"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the file `report.txt`: "), "{refused}");
+    // The next file is uploaded again.
+    scene.slack.say(SLACK_CHANNEL, ANN, &to_slack_bot("again"));
+    let is_shared = |state: &mut FakeSlackState| {
+        state.files.values().any(|file| file.name == "report.txt" && !file.shares.is_empty()).then_some(())
+    };
+    scene.slack.wait_for("the file", is_shared).await;
+}
 
 async fn scene() -> Scene {
     let chat = everyone("", "");

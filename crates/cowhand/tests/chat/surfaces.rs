@@ -90,6 +90,7 @@ async fn all_surfaces_show_the_bots_and_the_messages() {
     });
     bots_agree(&scene, &server, [1, 1]);
     messages_agree(&scene, &server);
+    refused_answer_is_shown(&scene, &server);
     refused_message_is_explained(&scene).await;
     scene.discord.revoke_token();
     refused_bot_is_explained(&scene, &server);
@@ -120,6 +121,7 @@ fn bots_agree(scene: &Scene, server: &Server, connected: [u32; 2]) {
             format!("cowhand_chat_bot_connected{{bot=\"{name}\"}} {connected}"),
             format!("cowhand_chat_open_answers{{bot=\"{name}\"}} {}", bot["open_answers"]),
             format!("cowhand_chat_unhandled_messages{{bot=\"{name}\"}} {}", bot["unhandled_messages"]),
+            format!("cowhand_chat_refused_answers{{bot=\"{name}\"}} {}", bot["refused_answers"]),
         ] {
             assert!(metrics.lines().any(|known| known == line), "{line} in {metrics}");
         }
@@ -177,6 +179,35 @@ fn messages_agree(scene: &Scene, server: &Server) {
         assert!(page.contains(&who) && (page.contains(link) || !has_link), "{path}: {page}");
     }
     assert!(server.get("/jobs").contains(&format!("Ann ({ANN})")));
+}
+
+/// Slack refuses an answer for good. Each surface shows the reason, and where the answer is.
+fn refused_answer_is_shown(scene: &Scene, server: &Server) {
+    assert_eq!(bot(&scene.json(&["status"]), SLACK_BOT)["refused_answers"], 0);
+    scene.slack.refuse("chat.postMessage", 1, "is_archived");
+    scene.slack.say(SLACK_CHANNEL, ANN, &format!("<@{BOT_USER}> count the goats"));
+    let refused = scene.wait_for("the refusal", &["status"], |status| {
+        let bot = bot(status, SLACK_BOT);
+        (bot["refused_answers"] == 1 && bot["open_answers"] == 0).then(|| bot["last_refusal"].clone())
+    });
+    let id = scene.jobs().pop().unwrap()["id"].as_str().unwrap().to_owned();
+    let reason = refused["reason"].as_str().unwrap();
+    assert_eq!((reason.contains("is_archived"), &refused["job"]), (true, &json!(id)), "{refused}");
+    assert_eq!(scene.json(&["job", &id])["answer_not_posted"], refused["reason"]);
+    bots_agree(scene, server, [1, 1]);
+    let step = format!("`cowhand logs {id}` prints its whole output");
+    for said in [flat(scene, &["status"]), flat(scene, &["why", "helper/chat"])] {
+        assert!(said.contains("1 answer of the last day lacks a part in the chat"), "{said}");
+        assert!(said.contains(reason) && said.contains(&step), "{said}");
+    }
+    for page in [server.get("/"), server.get("/agents/helper")] {
+        assert!(page.contains("lacks a part in the chat") && page.contains(reason), "{page}");
+    }
+    assert!(scene.run(&["logs", &id]).stdout.contains("count the goats"));
+    // The refusal is shown for a day.
+    let day = 25 * 3_600_i64 * 1_000_000;
+    scene.query(&format!("update chat_answers set refused_at = refused_at - {day} returning ''"));
+    assert_eq!(bot(&scene.json(&["status"]), SLACK_BOT)["refused_answers"], 0);
 }
 
 /// A stranger gets an answer and no job, and the ledger has the reason.

@@ -16,12 +16,12 @@ const KEY: &str = "canary-speech-key";
 
 /// Requests that the service has received: path, authorization and body. The service answers what `answer` contains.
 #[derive(Debug, Default)]
-struct Service {
+pub(crate) struct Service {
     requests: Vec<(String, String, String)>,
-    answer: (u16, String),
+    pub(crate) answer: (u16, String),
 }
 
-type SharedService = Arc<Mutex<Service>>;
+pub(crate) type SharedService = Arc<Mutex<Service>>;
 
 async fn transcribe(
     State(service): State<SharedService>,
@@ -41,7 +41,7 @@ async fn transcribe(
 }
 
 /// Starts a transcription service, and returns its address.
-async fn service() -> (SharedService, String) {
+pub(crate) async fn service() -> (SharedService, String) {
     let service = SharedService::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -8,12 +8,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::podman::IMAGE;
 use super::{Podman, Scene, User, wait_until};
+use cowhand_testing::podman::IMAGE;
 
 /// Creates a scene with only the content of the image.
 fn plain(user: User, script: &str, more: &Value) -> Scene {
-    let podman = Podman::new(user);
+    let podman = user.podman();
     let mut sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
     let mut agent = more.clone();
     for (key, value) in more["sandbox"].as_object().into_iter().flatten() {

@@ -13,7 +13,6 @@ mod from_inside;
 mod hostile;
 mod links;
 mod modes;
-mod podman;
 mod proxy;
 mod refusals;
 mod rights;
@@ -26,7 +25,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use podman::Podman;
+use cowhand_testing::podman::{self, Podman};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -36,6 +35,16 @@ use tempfile::TempDir;
 enum User {
     Root,
     Nobody,
+}
+
+impl User {
+    /// Starts a container engine that this user may use.
+    fn podman(self) -> Podman {
+        match self {
+            Self::Root => Podman::start(),
+            Self::Nobody => Podman::of_user(NOBODY),
+        }
+    }
 }
 
 const NOBODY: u32 = 65_534;
@@ -129,7 +138,7 @@ impl Scene {
         if sandbox["kind"] != "docker" || sandbox["image"].is_string() {
             return;
         }
-        let podman = Podman::new(self.user);
+        let podman = self.user.podman();
         sandbox["image"] = podman::IMAGE.into();
         sandbox["socket"] = podman.socket().to_str().unwrap().into();
         let read = sandbox["read"].as_array().cloned().unwrap_or_default();

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cowhand_chat::{ChatError, Post, Posted};
 use cowhand_core::chat::settings::PlatformChat;
@@ -16,14 +15,12 @@ use super::bot::Bot;
 use super::context::ChatContext;
 use super::job_output::OutputPosts;
 use super::other_nodes::OUTPUT_GRACE;
-use super::posts::{post_key, wait_after};
+use super::post_tries::PostTries;
+use super::posts::post_key;
 use cowhand_store::{AnsweredJob, ChatAnswer, OpenAnswer, StoreError};
 
 /// Age above which an answer without a firing counts as not delivered.
 const UNDELIVERED_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// Wait before the next try of a post that the platform refused because of the token.
-const REVOKED_WAIT: Duration = Duration::from_secs(30);
-
 /// What this node does with an open answer now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerTurn {
@@ -188,6 +185,11 @@ impl Posting<'_> {
         self.answer.progress.output.get_or_insert_with(|| self.chat.output.clone());
     }
 
+    /// Notes that the platform has refused a part of the answer for good. [`Self::save`] stores it.
+    pub(super) fn note_refusal(&mut self, reason: String) {
+        self.answer.progress.note_refusal(reason, self.context.now());
+    }
+
     pub(super) fn post_key(&self, part: &str) -> String {
         post_key(&[&self.answer.schedule.to_string(), self.answer.key.as_str(), part])
     }
@@ -208,24 +210,18 @@ impl Posting<'_> {
     /// Posts as [`Self::post_until_done`] does, but returns the error of the last one of `max` failed tries. Tries during
     /// a rate limit do not count.
     pub(super) async fn post_at_most(&mut self, post: &Post, max: u32) -> Result<Posted, ChatError> {
-        let (mut failures, mut counted) = (0, 0);
+        let mut tries = PostTries::at_most(max);
         loop {
             let error = match self.bot.connector.post(post).await {
                 Ok(posted) => return Ok(posted),
                 Err(error) => error,
             };
-            failures += 1;
-            counted += u32::from(matches!(error, ChatError::Unavailable { .. }));
             let channel = &post.place.channel;
-            let wait = match &error {
-                error if error.is_temporary() && counted < max => wait_after(error, failures),
-                ChatError::Revoked { .. } => REVOKED_WAIT,
-                _ => {
-                    warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
-                    return Err(error);
-                }
+            let Some(wait) = tries.wait_after(&error) else {
+                warn!(bot = self.bot.key, channel, "a part of an answer is not posted: {error}");
+                return Err(error);
             };
-            if failures == 1 {
+            if tries.is_first_failure() {
                 warn!(
                     bot = self.bot.key,
                     channel, "cannot post a part of an answer now; it is tried again: {error}"

@@ -123,7 +123,12 @@ impl Posting<'_> {
         self.read_waiting_note().await?;
         match self.post_note(text).await {
             Err(error) if may_succeed_later(&error) => Ok(AnswerStep::Later),
-            Ok(()) | Err(_) => self.end().await,
+            Err(refusal) => {
+                self.note_refusal(refusal.to_string());
+                self.save().await?;
+                self.end().await
+            }
+            Ok(()) => self.end().await,
         }
     }
 

@@ -24,6 +24,7 @@ use super::{buttons, commands, intake};
 use cowhand_store::ChatBotState;
 use cowhand_system::fault;
 use cowhand_system::panic;
+use cowhand_system::wait;
 
 /// Time for which the lease of a bot is valid without a renewal.
 pub(super) const BOT_LEASE: SignedDuration = SignedDuration::from_secs(30);
@@ -103,10 +104,10 @@ pub(super) async fn keep_connected(
         let asked_at = Instant::now();
         let wait = match context.hold(&bot).await {
             Ok(true) => connect(&context, &bot, asked_at, &mut stop).await,
-            Ok(false) => BOT_RENEWAL,
+            Ok(false) => renewal_pause(),
             Err(error) => {
                 warn!(bot = bot.key, "cannot take the lease of a chat bot: {error}");
-                BOT_RENEWAL
+                renewal_pause()
             }
         };
         tokio::select! {
@@ -118,6 +119,11 @@ pub(super) async fn keep_connected(
     if let Err(error) = context.store().release_chat_bot(bot.key.clone(), context.node(), now).await {
         warn!(bot = bot.key, "cannot release a chat bot; another node can connect later: {error}");
     }
+}
+
+/// Returns the time between two renewals.
+fn renewal_pause() -> Duration {
+    wait::length("chat_renewal", BOT_RENEWAL)
 }
 
 /// Waits, and returns whether a stop was requested.
@@ -148,12 +154,12 @@ async fn connect(
     tasks.spawn(post_command_answers(Arc::clone(context), Arc::clone(bot)));
     tasks.spawn(receive(Arc::clone(context), Arc::clone(bot), events));
     let mut connection = std::pin::pin!(bot.connector.run(events_sender));
-    let mut renew_at = tokio::time::interval(BOT_RENEWAL);
+    let mut renew_at = tokio::time::interval(renewal_pause());
     renew_at.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             ended = &mut connection => return match ended {
-                ConnectionEnd::Stopped => BOT_RENEWAL,
+                ConnectionEnd::Stopped => renewal_pause(),
                 ConnectionEnd::Refused { reason } => {
                     warn!(bot = bot.key, "{} refuses the bot: {reason}", bot.platform);
                     context.record_state(bot, ChatBotState::Refused { reason }).await;
@@ -162,11 +168,11 @@ async fn connect(
             },
             () = stopped(stop) => return Duration::ZERO,
             _ = renew_at.tick() => if !renew(context, bot, &mut renewed_at).await {
-                return BOT_RENEWAL;
+                return renewal_pause();
             },
             () = sleep_until(renewed_at + CONNECTED_WITHOUT_RENEWAL) => {
                 warn!(bot = bot.key, "disconnected, because the lease of the chat bot could not be renewed");
-                return BOT_RENEWAL;
+                return renewal_pause();
             }
             Some(ended) = tasks.join_next() => panic::log_panic("a task of a chat bot", ended),
         }

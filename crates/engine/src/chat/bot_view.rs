@@ -3,17 +3,20 @@
 use cowhand_core::chat::ChatPlatform;
 use cowhand_core::chat::settings::PlatformChat;
 use cowhand_core::duration;
-use cowhand_core::id::AgentName;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::roster::{Agent, Roster};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cowhand_store::{ChatBotRecord, ChatBotState, ChatCounts, Store, StoreError};
+use cowhand_store::{ChatBotRecord, ChatBotState, ChatCounts, RefusedAnswers, Store, StoreError};
 
 /// Advice about a bot that its platform refuses, or whose tokens are missing.
 pub(super) const REFUSED_ADVICE: &str = "`cowhand doctor` names what is missing; after the correction, `cowhand reload` connects the bot again, or `cowhand \
      restart` if a variable in the environment of the daemon was changed";
+
+/// Age up to which refusals of parts of answers are shown.
+const REFUSALS_SINCE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Bot of the fleet with the state of its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +46,23 @@ pub struct ChatBotView {
     pub open_answers: u32,
     /// Number of received messages that are stored and not handled yet.
     pub unhandled_messages: u32,
+    /// Number of answers of its agents on the platform of which the platform has refused a part for good in the last 24
+    /// hours.
+    #[serde(default)]
+    pub refused_answers: u32,
+    /// The last of these refusals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_refusal: Option<ChatRefusalView>,
+}
+
+/// Refusal of a part of an answer by a platform.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChatRefusalView {
+    pub at: Timestamp,
+    pub reason: String,
+    /// Job of the answer; absent if no job ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
 }
 
 /// State of the connection of a bot.
@@ -72,7 +92,7 @@ pub async fn chat_bots(
     if used.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut records, counts) = (store.chat_bots().await?, store.chat_counts().await?);
+    let (mut records, counts) = (store.chat_bots().await?, store.chat_counts(now - REFUSALS_SINCE).await?);
     records.retain(|record| used.contains(&record.bot));
     let mut views: Vec<ChatBotView> = Vec::new();
     for agent in &roster.agents {
@@ -121,6 +141,8 @@ impl ChatBotView {
             since: None,
             open_answers: 0,
             unhandled_messages: 0,
+            refused_answers: 0,
+            last_refusal: None,
         }
     }
 
@@ -129,7 +151,17 @@ impl ChatBotView {
         let open_answers = self.agents.iter().filter_map(of_agent).sum();
         let inbox = record.and_then(|record| record.inbox.as_ref());
         let unhandled = inbox.and_then(|inbox| counts.unhandled_messages.get(inbox).copied());
-        Self { open_answers, unhandled_messages: unhandled.unwrap_or_default(), ..self }
+        let refused = |agent: &AgentName| counts.refused_answers.get(&(agent.clone(), self.platform));
+        let refused: Vec<&RefusedAnswers> = self.agents.iter().filter_map(refused).collect();
+        let refused_answers = refused.iter().map(|refused| refused.count).sum();
+        let last = refused.into_iter().max_by_key(|refused| refused.last_at);
+        let last_refusal = last.map(|last| ChatRefusalView {
+            at: last.last_at,
+            reason: last.last_reason.clone(),
+            job: last.last_job.clone(),
+        });
+        let unhandled_messages = unhandled.unwrap_or_default();
+        Self { open_answers, unhandled_messages, refused_answers, last_refusal, ..self }
     }
 
     fn with_record(self, record: Option<ChatBotRecord>, is_alone: bool, now: Timestamp) -> Self {
@@ -153,7 +185,7 @@ impl ChatBotView {
 
     /// Describes the connection, for example `is connected as cowhand`. `this_node` is the node of the reader; only
     /// another node is named.
-    pub fn connection_in_words(&self, this_node: Option<&str>, now: Timestamp) -> String {
+    pub(super) fn connection_in_words(&self, this_node: Option<&str>, now: Timestamp) -> String {
         let problem = self.problem.as_deref().unwrap_or("no reason is known");
         let when =
             self.since.map(|since| format!(" {}", duration::relative_to_now(now, since))).unwrap_or_default();
@@ -177,8 +209,28 @@ impl ChatBotView {
         }
     }
 
+    /// Describes the connection, its incomplete answers and unhandled messages, and the answers of which the platform has
+    /// refused a part. `this_node` is the node of the reader; only another node is named.
+    pub fn state_in_words(&self, this_node: Option<&str>, now: Timestamp) -> String {
+        let more = [self.open_in_words(), self.refusals_in_words(now)];
+        let more: String = more.into_iter().flatten().map(|part| format!("; {part}")).collect();
+        format!("{}{more}", self.connection_in_words(this_node, now))
+    }
+
+    /// Describes the answers of which the platform has refused a part, with the next step; none if there are none.
+    fn refusals_in_words(&self, now: Timestamp) -> Option<String> {
+        let ChatRefusalView { at, reason, job } = self.last_refusal.as_ref()?;
+        let answers = match self.refused_answers {
+            1 => "1 answer of the last day lacks a part in the chat".to_owned(),
+            count => format!("{count} answers of the last day lack a part in the chat"),
+        };
+        let when = duration::relative_to_now(now, *at);
+        let step = job.as_ref().map(|job| format!("; `cowhand logs {job}` prints its whole output"));
+        Some(format!("{answers}; the last refusal was {when}: {reason}{}", step.unwrap_or_default()))
+    }
+
     /// Describes its incomplete answers and unhandled messages; none if there are none.
-    pub fn open_in_words(&self) -> Option<String> {
+    fn open_in_words(&self) -> Option<String> {
         let counted = |count: u32, one: &str, more: &str| match count {
             0 => None,
             1 => Some(format!("1 {one}")),
@@ -208,8 +260,6 @@ impl ChatBotStatus {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-
     use super::*;
 
     #[test]

@@ -7,17 +7,16 @@ use cowhand_core::chat::render::{OutputRenderer, RenderedPost};
 use cowhand_core::chat::texts;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::answer::{AnswerStep, Posting};
 use super::asks::post::AskWatch;
 use super::buttons::ButtonValue;
-use super::posts::wait_after;
+use super::output_lines::OutputLines;
+use super::progress_tries::ProgressTries;
 use super::sent_files::SentFiles;
-use crate::fleet::{FleetError, JobMessage, OutputStream};
+use crate::fleet::{FleetError, OutputStream};
 use cowhand_store::{AnsweredJob, StoreError};
 use cowhand_system::fault;
 
@@ -29,8 +28,6 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 /// Time between two requests that show that the bot is typing. Discord shows it for about ten seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(8);
-/// Number of lines that are read before they are posted.
-const LINES_AHEAD: usize = 16;
 /// Number of ticks without output after which the output of an attempt that has ended counts as read.
 const QUIET_TICKS: u32 = 6;
 
@@ -49,43 +46,13 @@ pub(super) struct OutputPosts<'a, 'b> {
     shown: String,
     typed_at: Option<Instant>,
     asks: AskWatch,
-    /// Failed posts and edits of the progress message since the last one that succeeded.
-    failures: u32,
-    /// Time before which the progress message is not tried again; none if it may be tried now.
-    not_before: Option<Instant>,
-    /// True if the platform refuses the progress message, so that it is not tried again before the end.
-    is_refused: bool,
+    progress_tries: ProgressTries,
     /// Number of ticks since the last line of output.
     quiet_ticks: u32,
     /// Last change of the store that was checked.
     seen: Option<i64>,
     /// True if the job waits for its next attempt.
     waits: bool,
-}
-
-/// The lines of an output, read by a task of its own. Slow posts and ticks therefore do not interrupt a read. A read that
-/// is not continued could hold a connection to the store for which the posts wait.
-struct OutputLines {
-    lines: mpsc::Receiver<Result<JobMessage, FleetError>>,
-    /// The task ends when this value is dropped.
-    _reading: JoinSet<()>,
-}
-
-impl OutputLines {
-    fn of(mut output: OutputStream) -> Self {
-        let (sender, lines) = mpsc::channel(LINES_AHEAD);
-        let mut reading = JoinSet::new();
-        reading.spawn(async move {
-            while let Some(line) = output.next().await.transpose() {
-                let is_error = line.is_err();
-                // An error means that nobody reads the lines any more.
-                if sender.send(line).await.is_err() || is_error {
-                    return;
-                }
-            }
-        });
-        Self { lines, _reading: reading }
-    }
 }
 
 impl<'a, 'b> OutputPosts<'a, 'b> {
@@ -113,9 +80,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             shown,
             typed_at,
             asks,
-            failures: 0,
-            not_before: None,
-            is_refused: false,
+            progress_tries: ProgressTries::default(),
             quiet_ticks: 0,
             seen: None,
             waits: false,
@@ -161,7 +126,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         let mut output = OutputLines::of(output);
         while !self.posting.must_stop {
             tokio::select! {
-                message = output.lines.recv() => {
+                message = output.next() => {
                     let Some(message) = message.transpose()? else { return Ok(()) };
                     line = message.line;
                     self.post_files_before(line).await?;
@@ -265,7 +230,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
             return Ok(());
         }
         if let Err(refusal) = posted {
-            posting.answer.progress.not_posted = Some(refusal.to_string());
+            posting.note_refusal(refusal.to_string());
         }
         fault::point("chat_posted");
         posting.answer.progress.count_post();
@@ -284,8 +249,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
     /// Posts or edits the progress message, if it has something new to show.
     async fn show_progress(&mut self) -> Result<(), StoreError> {
         let is_recent = |at: Instant| at.elapsed() < PROGRESS_EVERY;
-        let must_wait = self.not_before.is_some_and(|not_before| not_before > Instant::now());
-        if self.is_refused || must_wait || self.edited_at.is_some_and(is_recent) {
+        if !self.progress_tries.may_try() || self.edited_at.is_some_and(is_recent) {
             return Ok(());
         }
         let text = if self.posting.chat.output.progress_indicator {
@@ -325,20 +289,17 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
                 posting.answer.progress.progress_message = Some(posted.id);
                 posting.save().await?;
                 self.shown = text;
-                (self.failures, self.not_before) = (0, None);
+                self.progress_tries.note_success();
             }
             Err(error) => self.note_failure(&error),
         }
         Ok(())
     }
 
-    /// Notes that the progress message could not be posted or edited. It is tried again after a growing wait, unless the
-    /// platform refuses it.
+    /// Notes that the progress message could not be posted or edited.
     fn note_failure(&mut self, error: &ChatError) {
         debug!(bot = self.posting.bot.key, "cannot show the progress of a job: {error}");
-        self.failures += 1;
-        self.not_before = Some(Instant::now() + wait_after(error, self.failures));
-        self.is_refused = matches!(error, ChatError::Refused { .. } | ChatError::TooLarge { .. });
+        self.progress_tries.note_failure(error);
     }
 
     async fn edit(&mut self, message: &str, text: String, buttons: &[Button]) {
@@ -349,7 +310,7 @@ impl<'a, 'b> OutputPosts<'a, 'b> {
         match posting.bot.connector.edit(place, message, &redacted, buttons).await {
             Ok(()) => {
                 self.shown = text;
-                (self.failures, self.not_before) = (0, None);
+                self.progress_tries.note_success();
             }
             Err(error) => self.note_failure(&error),
         }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::context::ChatContext;
 use cowhand_store::{OpenAnswer, StoreError};
+use cowhand_system::wait;
 
 /// Time after the end of a job in which only the node with its output posts the answer.
 pub(super) const OUTPUT_GRACE: SignedDuration = SignedDuration::from_mins(10);
@@ -52,7 +53,7 @@ impl ChatContext {
     /// has just stopped may be restarted at once.
     pub(super) async fn is_gone(&self, node: &str) -> Result<bool, StoreError> {
         let is_running = self.store().is_node_running(node.to_owned()).await?;
-        Ok(self.held.note(format!("gone {node}"), !is_running) >= GONE_FOR)
+        Ok(self.held.note(format!("gone {node}"), !is_running) >= wait::length("chat_gone", GONE_FOR))
     }
 
     /// Returns whether this node decides what happens to an answer whose agent or schedule its config does not contain.

@@ -92,6 +92,8 @@ impl OutputPosts<'_, '_> {
             post.files.clear();
             // `post_until_done` logs a refusal.
             posting.post_until_done(&post).await.ok();
+            posting.note_refusal(format!("the file `{}`: {reason}", file.name));
+            posting.save().await?;
         }
         if posting.must_stop {
             return Ok(());

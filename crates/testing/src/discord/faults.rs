@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::state::{FakeDiscordState, GatewayOrder};
-use super::{BOT_TOKEN, FakeDiscord};
+use super::{BOT_ID, FakeDiscord};
 
 /// Fault in the handling of the next requests that match.
 #[derive(Debug, Clone)]
@@ -78,30 +78,35 @@ impl FakeDiscord {
         self.lock().streamed_file_size = bytes;
     }
 
-    /// Refuses the token from now on, and closes the connections.
+    /// Refuses the token of the first bot from now on, and closes its connections.
     pub fn revoke_token(&self) {
         let mut state = self.lock();
-        state.token = None;
-        state.order(|| GatewayOrder::Close(4004, "Authentication failed."));
-        state.sessions.clear();
+        state.bots[0].is_accepted = false;
+        state.sessions.retain(|_, session| {
+            let is_revoked = session.bot == BOT_ID;
+            if is_revoked {
+                session.order(GatewayOrder::Close(4004, "Authentication failed."));
+            }
+            !is_revoked
+        });
     }
 
-    /// Accepts the token again.
+    /// Accepts the token of the first bot again.
     pub fn accept_token(&self) {
-        self.lock().token = Some(BOT_TOKEN);
+        self.lock().bots[0].is_accepted = true;
     }
 
-    /// Switches the message content intent off.
+    /// Switches the message content intent of the first bot off.
     pub fn refuse_intents(&self) {
-        self.lock().application_flags = 0;
+        self.lock().bots[0].application_flags = 0;
     }
 
-    /// Lets everybody add the bot to their own servers.
+    /// Lets everybody add the first bot to their own servers.
     pub fn make_public(&self) {
-        self.lock().is_public = true;
+        self.lock().bots[0].is_public = true;
     }
 
-    /// Takes permissions from the bot.
+    /// Takes permissions from the bots.
     pub fn remove_permissions(&self, guild: &str, permissions: u64) {
         self.lock().guilds.get_mut(guild).unwrap().permissions &= !permissions;
     }

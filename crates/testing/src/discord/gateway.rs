@@ -56,7 +56,7 @@ async fn connection(stream: TcpStream, state: Shared, is_for_resuming: bool) {
     }
     let mut state = state.lock().unwrap();
     for session in state.sessions.values_mut() {
-        if session.connection.as_ref().is_some_and(|connection| connection.same_channel(&orders)) {
+        if session.uses(&orders) {
             session.connection = None;
         }
     }
@@ -81,7 +81,7 @@ fn take(state: &Shared, text: &str, orders: &mpsc::UnboundedSender<GatewayOrder>
             let _ = orders.send(GatewayOrder::Send(json!({ "op": 11 }).to_string()));
         }
         Some(2) => state.identify(data, orders),
-        Some(3) => state.presence = Some(data["activities"][0].clone()),
+        Some(3) => state.show_presence(data, orders),
         Some(6) => state.resume(data, orders, is_for_resuming),
         Some(4 | 8) => {}
         _ => {
@@ -91,30 +91,39 @@ fn take(state: &Shared, text: &str, orders: &mpsc::UnboundedSender<GatewayOrder>
 }
 
 impl FakeDiscordState {
-    fn accepts(&self, data: &Value) -> bool {
-        let token = data["token"].as_str().map(|token| token.strip_prefix("Bot ").unwrap_or(token));
-        token.is_some() && token == self.token
+    /// Returns the bot whose token a payload contains.
+    fn bot_of(&self, data: &Value) -> Option<String> {
+        let token = data["token"].as_str()?;
+        self.bot_with_token(token.strip_prefix("Bot ").unwrap_or(token))
+    }
+
+    fn show_presence(&mut self, data: &Value, orders: &mpsc::UnboundedSender<GatewayOrder>) {
+        let mut sessions = self.sessions.values();
+        let Some(bot) = sessions.find(|session| session.uses(orders)).map(|session| session.bot.clone())
+        else {
+            return;
+        };
+        self.bot_mut(&bot).unwrap().presence = Some(data["activities"][0].clone());
     }
 
     fn identify(&mut self, data: &Value, orders: &mpsc::UnboundedSender<GatewayOrder>) {
         let refuse = |code, reason| {
             let _ = orders.send(GatewayOrder::Close(code, reason));
         };
-        if !self.accepts(data) {
-            return refuse(4004, "Authentication failed.");
-        }
+        let Some(id) = self.bot_of(data) else { return refuse(4004, "Authentication failed.") };
         let Some(intents) = data["intents"].as_u64() else { return refuse(4013, "Invalid intent(s).") };
-        if intents & MESSAGE_CONTENT != 0 && self.application_flags == 0 {
+        let bot = self.bot_mut(&id).unwrap();
+        if intents & MESSAGE_CONTENT != 0 && bot.application_flags == 0 {
             return refuse(4014, "Disallowed intent(s).");
+        }
+        if data["presence"]["activities"][0].is_object() {
+            bot.presence = Some(data["presence"]["activities"][0].clone());
         }
         self.starts_remaining = self.starts_remaining.saturating_sub(1);
         self.identified += 1;
-        if data["presence"]["activities"][0].is_object() {
-            self.presence = Some(data["presence"]["activities"][0].clone());
-        }
         let session_id = format!("session{}", self.new_id());
         let guilds: Vec<String> = self.guilds.keys().cloned().collect();
-        let mut user = self.user_json(self.bot);
+        let mut user = self.user_json(&id);
         (user["verified"], user["mfa_enabled"], user["email"]) = (json!(true), json!(false), Value::Null);
         let unavailable = |id: &String| json!({ "id": id, "unavailable": true });
         let ready = json!({
@@ -124,14 +133,14 @@ impl FakeDiscordState {
             "session_id": session_id,
             "resume_gateway_url": self.resume_url,
             "shard": [0, 1],
-            "application": self.application_json(),
+            "application": self.application_json(&id),
         });
-        let mut session =
-            FakeDiscordSession { intents, events: Vec::new(), connection: Some(orders.clone()) };
+        let connection = Some(orders.clone());
+        let mut session = FakeDiscordSession { bot: id.clone(), intents, events: Vec::new(), connection };
         session.send("READY", &ready);
         if intents & GUILDS != 0 {
             for guild in &guilds {
-                session.send("GUILD_CREATE", &self.guild_json(guild));
+                session.send("GUILD_CREATE", &self.guild_json(guild, &id));
             }
         }
         self.sessions.insert(session_id, session);
@@ -141,11 +150,11 @@ impl FakeDiscordState {
         let send = |order| {
             let _ = orders.send(order);
         };
-        if !self.accepts(data) {
+        let Some(bot) = self.bot_of(data) else {
             return send(GatewayOrder::Close(4004, "Authentication failed."));
-        }
+        };
         let session = self.sessions.get_mut(data["session_id"].as_str().unwrap_or_default());
-        let Some(session) = session.filter(|_| is_for_resuming) else {
+        let Some(session) = session.filter(|session| is_for_resuming && session.bot == bot) else {
             return send(GatewayOrder::Send(json!({ "op": 9, "d": false }).to_string()));
         };
         let Some(seen) = data["seq"].as_u64().and_then(|seq| usize::try_from(seq).ok()) else {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::state::{FakeDiscordInteraction, FakeDiscordState};
-use super::{APPLICATION_ID, FakeDiscord};
+use super::FakeDiscord;
+use super::state::{FakeDiscordBot, FakeDiscordInteraction, FakeDiscordState};
 
 const COMMAND: u64 = 2;
 const COMPONENT: u64 = 3;
@@ -24,13 +24,15 @@ impl FakeDiscord {
         let token = {
             let mut state = self.lock();
             let data = json!({ "custom_id": custom_id, "component_type": 2, "id": 1 });
-            let message = state.message_json(state.message(message).unwrap());
-            state.interact(COMPONENT, user, channel, &data, Some(&message))
+            let message = state.message(message).unwrap();
+            let bot = message.author.clone();
+            let message = state.message_json(message, &bot);
+            state.interact(COMPONENT, &bot, user, channel, &data, Some(&message))
         };
         self.answer_of(&token).await
     }
 
-    /// Uses a slash command, as soon as it is registered, and returns the text that only this person sees.
+    /// Uses a slash command of the first bot that has it, as soon as it is registered, and returns the text that only this person sees.
     pub async fn slash(&self, user: &str, channel: &str, name: &str, options: &[(&str, &str)]) -> String {
         self.registered(name).await;
         let token = self.send_slash(COMMAND, user, channel, name, options);
@@ -70,14 +72,19 @@ impl FakeDiscord {
         options: &[(&str, &str)],
     ) -> String {
         let mut state = self.lock();
-        let registered = state.commands.values().flatten().find(|command| command["name"] == name);
-        let id = registered.unwrap_or_else(|| panic!("no slash command {name}"))["id"].clone();
+        let of_bot = |bot: &FakeDiscordBot| {
+            let mut commands = bot.commands.values().flatten();
+            let command = commands.find(|command| command["name"] == name)?;
+            Some((bot.account.id.clone(), command["id"].clone()))
+        };
+        let registered = state.bots.iter().find_map(of_bot);
+        let (bot, id) = registered.unwrap_or_else(|| panic!("no slash command {name}"));
         let options: Vec<Value> = options
             .iter()
             .map(|(name, value)| json!({ "type": 3, "name": name, "value": value, "focused": kind == AUTOCOMPLETE }))
             .collect();
         let data = json!({ "id": id, "name": name, "type": 1, "options": options });
-        state.interact(kind, user, channel, &data, None)
+        state.interact(kind, &bot, user, channel, &data, None)
     }
 
     async fn answer_of(&self, token: &str) -> String {
@@ -94,10 +101,11 @@ impl FakeDiscord {
 }
 
 impl FakeDiscordState {
-    /// Sends an interaction and returns its token.
+    /// Sends an interaction to a bot and returns its token.
     fn interact(
         &mut self,
         kind: u64,
+        bot: &str,
         user: &str,
         channel: &str,
         data: &Value,
@@ -108,7 +116,7 @@ impl FakeDiscordState {
         let guild = self.guild_of(channel);
         let mut event = json!({
             "id": id,
-            "application_id": APPLICATION_ID,
+            "application_id": self.bot(bot).unwrap().account.application,
             "type": kind,
             "token": token,
             "version": 1,
@@ -132,10 +140,11 @@ impl FakeDiscordState {
         if let Some(message) = message {
             event["message"] = message.clone();
         }
+        let (bot, channel) = (bot.to_owned(), channel.to_owned());
         let interaction =
-            FakeDiscordInteraction { channel: channel.to_owned(), ..FakeDiscordInteraction::default() };
+            FakeDiscordInteraction { bot: bot.clone(), channel, ..FakeDiscordInteraction::default() };
         self.interactions.insert(token.clone(), interaction);
-        self.send_event("INTERACTION_CREATE", 0, |_| event.clone());
+        self.send_event("INTERACTION_CREATE", 0, |session| (session.bot == bot).then(|| event.clone()));
         token
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::FakeDiscord;
 use super::state::{
-    BOT_PERMISSIONS, DIRECT_MESSAGES, FakeDiscordChannel, FakeDiscordFile, FakeDiscordGuild,
-    FakeDiscordMessage, FakeDiscordRole, FakeDiscordState, FakeDiscordUser, GUILD_MESSAGES, GUILDS,
-    SUPPRESS_EMBEDS,
+    BOT_PERMISSIONS, DIRECT_MESSAGES, FakeDiscordAccount, FakeDiscordBot, FakeDiscordChannel,
+    FakeDiscordFile, FakeDiscordGuild, FakeDiscordMessage, FakeDiscordPair, FakeDiscordRole,
+    FakeDiscordSession, FakeDiscordState, FakeDiscordUser, GUILD_MESSAGES, GUILDS, SUPPRESS_EMBEDS,
 };
+use super::{BOT_ID, FakeDiscord};
 
 /// Flag of a recorded voice message.
 const VOICE_MESSAGE: u64 = 1 << 13;
@@ -16,6 +16,16 @@ impl FakeDiscord {
     /// Adds a person and returns the id.
     pub fn add_user(&self, name: &str) -> String {
         self.lock().add_user(name, false)
+    }
+
+    /// Adds a bot that cowhand can use, with its application and its token. It is a member of all guilds.
+    pub fn install_bot(&self, name: &str) -> FakeDiscordAccount {
+        let mut state = self.lock();
+        let (id, application) = (state.add_user(name, true), state.new_id());
+        let token = format!("MTAwMDAwMDAwMDAwMDAwMDAx.Fake01.discord-bot-token-of-{id}");
+        let account = FakeDiscordAccount { id, application, token };
+        state.bots.push(FakeDiscordBot::new(account.clone()));
+        account
     }
 
     /// Adds another bot and returns its id.
@@ -28,8 +38,11 @@ impl FakeDiscord {
         let id = state.new_id();
         let guild = FakeDiscordGuild { name: name.to_owned(), permissions: BOT_PERMISSIONS };
         state.guilds.insert(id.clone(), guild);
-        let data = state.guild_json(&id);
-        state.send_event("GUILD_CREATE", GUILDS, |_| data.clone());
+        let bots = state.bots.iter().map(|bot| bot.account.id.clone()).collect::<Vec<_>>();
+        for bot in bots {
+            let data = state.guild_json(&id, &bot);
+            state.send_event("GUILD_CREATE", GUILDS, |session| (session.bot == bot).then(|| data.clone()));
+        }
         id
     }
 
@@ -38,7 +51,7 @@ impl FakeDiscord {
             guild: Some(guild.to_owned()),
             name: name.to_owned(),
             parent: None,
-            recipient: None,
+            direct: None,
         };
         self.lock().add_channel(channel, "CHANNEL_CREATE")
     }
@@ -50,7 +63,7 @@ impl FakeDiscord {
         let role = FakeDiscordRole { guild: guild.to_owned(), name: name.to_owned() };
         state.roles.insert(id.clone(), role);
         let data = json!({ "guild_id": guild, "role": state.role_json(&id) });
-        state.send_event("GUILD_ROLE_CREATE", GUILDS, |_| data.clone());
+        state.send_event("GUILD_ROLE_CREATE", GUILDS, |_| Some(data.clone()));
         id
     }
 
@@ -58,10 +71,11 @@ impl FakeDiscord {
     pub fn give_role(&self, guild: &str, user: &str, role: &str) {
         let mut state = self.lock();
         state.users.get_mut(user).unwrap().roles.push(role.to_owned());
-        if user == state.bot {
+        if state.bot(user).is_some() {
             let mut data = state.full_member_json(user);
             data["guild_id"] = json!(guild);
-            state.send_event("GUILD_MEMBER_UPDATE", 0, |_| data.clone());
+            let of_bot = |session: &FakeDiscordSession| (session.bot == user).then(|| data.clone());
+            state.send_event("GUILD_MEMBER_UPDATE", 0, of_bot);
         }
     }
 
@@ -93,12 +107,22 @@ impl FakeDiscord {
         (thread, message)
     }
 
-    /// Writes a direct message to the bot and returns the ids of the channel and of the message.
+    /// Writes a direct message to the first bot and returns the ids of the channel and of the message.
     pub fn say_direct(&self, user: &str, text: &str) -> (String, String) {
+        self.say_directly_to(BOT_ID, user, text)
+    }
+
+    /// Writes a direct message to a bot and returns the ids of the channel and of the message.
+    pub fn say_directly_to(&self, bot: &str, user: &str, text: &str) -> (String, String) {
         let mut state = self.lock();
-        let channel = state.direct_channel(user);
+        let channel = state.direct_channel(bot, user);
         let message = state.add_message(written(&channel, user, text), None);
         (channel, message)
+    }
+
+    /// Returns the channel of the direct conversation of a bot with a person.
+    pub fn direct_channel(&self, bot: &str, user: &str) -> String {
+        self.lock().direct_channel(bot, user)
     }
 
     pub fn say_with_file(
@@ -161,17 +185,17 @@ impl FakeDiscord {
         let channel = state.message(&messages[0]).unwrap().channel.clone();
         state.messages.retain(|_, message| !messages.contains(&message.id));
         let data = json!({ "ids": messages, "channel_id": channel, "guild_id": state.guild_of(&channel) });
-        state.send_event("MESSAGE_DELETE_BULK", GUILD_MESSAGES, |_| data.clone());
+        state.send_event("MESSAGE_DELETE_BULK", GUILD_MESSAGES, |_| Some(data.clone()));
     }
 
     /// Sends the notice that somebody has joined.
     pub fn announce_member(&self, channel: &str, user: &str) {
         let mut state = self.lock();
         let message = FakeDiscordMessage { id: state.new_id(), ..written(channel, user, "") };
-        let mut data = state.message_json(&message);
+        let mut data = state.message_json(&message, "");
         (data["type"], data["guild_id"]) = (json!(7), json!(state.guild_of(channel)));
         data["member"] = state.member_json(user);
-        state.send_event("MESSAGE_CREATE", GUILD_MESSAGES, |_| data.clone());
+        state.send_event("MESSAGE_CREATE", GUILD_MESSAGES, |_| Some(data.clone()));
     }
 }
 
@@ -187,13 +211,13 @@ impl FakeDiscordState {
         let id = self.new_id();
         self.channels.insert(id.clone(), channel);
         let data = self.channel_json(&id);
-        self.send_event(event, GUILDS, |_| data.clone());
+        self.send_event(event, GUILDS, |_| Some(data.clone()));
         id
     }
 
     pub(super) fn create_thread(&mut self, channel: &str, name: &str, is_told: bool) -> String {
         let (guild, parent) = (self.guild_of(channel), Some(channel.to_owned()));
-        let thread = FakeDiscordChannel { guild, name: name.to_owned(), parent, recipient: None };
+        let thread = FakeDiscordChannel { guild, name: name.to_owned(), parent, direct: None };
         if is_told {
             return self.add_channel(thread, "THREAD_CREATE");
         }
@@ -202,14 +226,14 @@ impl FakeDiscordState {
         id
     }
 
-    /// Returns the channel of a direct conversation with the bot.
-    pub(super) fn direct_channel(&mut self, user: &str) -> String {
-        let known = self.channels.iter().find(|(_, channel)| channel.recipient.as_deref() == Some(user));
+    /// Returns the channel of the direct conversation of a bot with a person.
+    pub(super) fn direct_channel(&mut self, bot: &str, user: &str) -> String {
+        let direct = Some(FakeDiscordPair { user: user.to_owned(), bot: bot.to_owned() });
+        let known = self.channels.iter().find(|(_, channel)| channel.direct == direct);
         if let Some((id, _)) = known {
             return id.clone();
         }
-        let recipient = Some(user.to_owned());
-        let channel = FakeDiscordChannel { guild: None, name: String::new(), parent: None, recipient };
+        let channel = FakeDiscordChannel { guild: None, name: String::new(), parent: None, direct };
         let id = self.new_id();
         // Discord sends bots no event about it.
         self.channels.insert(id.clone(), channel);
@@ -241,8 +265,11 @@ impl FakeDiscordState {
         let Some(message) = self.messages.remove(&id.parse().unwrap()) else { return };
         let guild = self.guild_of(&message.channel);
         let intent = if guild.is_some() { GUILD_MESSAGES } else { DIRECT_MESSAGES };
+        let direct = self.channels[&message.channel].direct.clone();
         let data = json!({ "id": id, "channel_id": message.channel, "guild_id": guild });
-        self.send_event("MESSAGE_DELETE", intent, |_| data.clone());
+        self.send_event("MESSAGE_DELETE", intent, |session| {
+            direct.as_ref().is_none_or(|direct| direct.bot == session.bot).then(|| data.clone())
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::BOT_ID;
 use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState, time_of};
 
 /// Flag of a recorded voice message.
@@ -48,8 +49,8 @@ impl FakeDiscordState {
         let channel = &self.channels[id];
         let last_message = self.messages.iter().rev().find(|(_, message)| message.channel == id);
         let last_message = last_message.map(|(id, _)| id.to_string());
-        if let Some(recipient) = &channel.recipient {
-            let recipients = [self.user_json(recipient)];
+        if let Some(direct) = &channel.direct {
+            let recipients = [self.user_json(&direct.user)];
             return json!({ "id": id, "type": 1, "last_message_id": last_message, "recipients": recipients });
         }
         let mut value = json!({
@@ -67,7 +68,7 @@ impl FakeDiscordState {
         });
         if channel.parent.is_some() {
             value["type"] = json!(11);
-            value["owner_id"] = json!(self.bot);
+            value["owner_id"] = json!(BOT_ID);
             value["message_count"] = json!(0);
             value["member_count"] = json!(1);
             value["thread_metadata"] = json!({
@@ -101,7 +102,8 @@ impl FakeDiscordState {
         })
     }
 
-    pub(super) fn guild_json(&self, id: &str) -> Value {
+    /// A guild, as a bot gets it.
+    pub(super) fn guild_json(&self, id: &str, bot: &str) -> Value {
         let is_here = |guild: &Option<String>| guild.as_deref() == Some(id);
         let channels = |is_thread: bool| -> Vec<Value> {
             let here = self.channels.iter().filter(|(_, channel)| is_here(&channel.guild));
@@ -114,7 +116,7 @@ impl FakeDiscordState {
             "id": id,
             "name": self.guilds[id].name,
             "icon": null,
-            "owner_id": self.bot,
+            "owner_id": BOT_ID,
             "afk_channel_id": null,
             "afk_timeout": 300,
             "verification_level": 0,
@@ -143,7 +145,7 @@ impl FakeDiscordState {
             "member_count": self.users.len(),
             "voice_states": [],
             // Without the intent for members, Discord states only the bot.
-            "members": [self.full_member_json(self.bot)],
+            "members": [self.full_member_json(bot)],
             "channels": channels(false),
             "threads": channels(true),
             "presences": [],
@@ -153,8 +155,8 @@ impl FakeDiscordState {
         })
     }
 
-    /// A message as the history returns it: without guild, member and nonce.
-    pub(super) fn message_json(&self, message: &FakeDiscordMessage) -> Value {
+    /// A message as the history returns it to a bot: without guild, member and nonce.
+    pub(super) fn message_json(&self, message: &FakeDiscordMessage, bot: &str) -> Value {
         let mentions: Vec<Value> = message
             .mentioned_users
             .iter()
@@ -195,7 +197,10 @@ impl FakeDiscordState {
             });
             let replied = self.message(reply_to);
             value["referenced_message"] = replied
-                .map(|replied| self.message_json(&FakeDiscordMessage { reply_to: None, ..replied.clone() }))
+                .map(|replied| {
+                    let replied = FakeDiscordMessage { reply_to: None, ..replied.clone() };
+                    self.message_json(&replied, bot)
+                })
                 .unwrap_or_default();
         }
         if !message.reactions.is_empty() {
@@ -203,7 +208,7 @@ impl FakeDiscordState {
                 json!({
                     "count": 1,
                     "count_details": { "burst": 0, "normal": 1 },
-                    "me": *user == self.bot,
+                    "me": user == bot,
                     "me_burst": false,
                     "burst_colors": [],
                     "emoji": { "id": null, "name": emoji },

@@ -12,11 +12,12 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::APPLICATION_ID;
 use super::faults::FakeDiscordFaultKind;
 use super::interactions::AUTOCOMPLETE_RESULT;
 use super::multipart::parts;
-use super::state::{FakeDiscordFile, FakeDiscordMessage, FakeDiscordState};
+use super::state::{
+    FakeDiscordBot, FakeDiscordFile, FakeDiscordInteraction, FakeDiscordMessage, FakeDiscordState,
+};
 use crate::streamed_body::streamed_body;
 
 const MOST_BODY_BYTES: usize = 200 << 20;
@@ -122,12 +123,16 @@ impl FakeDiscordState {
         if let ["interactions", _, token, "callback"] = segments[..] {
             return self.callback(token, &request.payload);
         }
-        if let ["webhooks", APPLICATION_ID, token, rest @ ..] = &segments[..] {
-            return self.change_answer(method, token, rest, &request.payload);
+        if let ["webhooks", application, token, rest @ ..] = &segments[..] {
+            return self.change_answer(method, application, token, rest, &request.payload);
         }
         let authorization = headers.get("authorization").and_then(|value| value.to_str().ok());
-        if self.token.is_none_or(|token| authorization != Some(&format!("Bot {token}"))) {
+        let token = authorization.and_then(|value| value.strip_prefix("Bot "));
+        let Some(bot) = token.and_then(|token| self.bot_with_token(token)) else {
             return (401, json!({ "message": "401: Unauthorized", "code": 0 }));
+        };
+        if let ["applications", application, rest @ ..] = &segments[..] {
+            return self.application_route(method, &bot, application, rest, &request.payload);
         }
         match (method, &segments[..]) {
             ("GET", ["gateway"]) => (200, json!({ "url": self.gateway_url })),
@@ -140,7 +145,7 @@ impl FakeDiscordState {
                 });
                 (200, json!({ "url": self.gateway_url, "shards": 1, "session_start_limit": limit }))
             }
-            ("GET", ["users", "@me"]) => (200, self.user_json(self.bot)),
+            ("GET", ["users", "@me"]) => (200, self.user_json(&bot)),
             ("GET", ["users", "@me", "guilds"]) => {
                 let guilds = self.guilds.iter().map(|(id, guild)| {
                     json!({ "id": id, "name": guild.name, "permissions": guild.permissions.to_string() })
@@ -149,26 +154,47 @@ impl FakeDiscordState {
             }
             ("POST", ["users", "@me", "channels"]) => {
                 let user = request.payload["recipient_id"].as_str().unwrap_or_default().to_owned();
-                let channel = self.direct_channel(&user);
+                let channel = self.direct_channel(&bot, &user);
                 (200, self.channel_json(&channel))
-            }
-            ("GET", ["applications", "@me"]) => (200, self.application_json()),
-            (_, ["applications", APPLICATION_ID, "commands"]) => self.commands(method, "", &request.payload),
-            ("DELETE", ["applications", APPLICATION_ID, "commands", id]) => self.remove_command("", id),
-            ("DELETE", ["applications", APPLICATION_ID, "guilds", guild, "commands", id]) => {
-                self.remove_command(guild, id)
-            }
-            (_, ["applications", APPLICATION_ID, "guilds", guild, "commands"]) => {
-                self.commands(method, guild, &request.payload)
             }
             ("GET", ["guilds", _, "members", user]) => match self.users.get(*user) {
                 Some(_) => (200, self.full_member_json(user)),
                 None => (404, json!({ "message": "Unknown Member", "code": 10007 })),
             },
-            (_, ["channels", channel, rest @ ..]) if self.channels.contains_key(*channel) => {
-                self.channel_route(method, channel, rest, query, request)
+            (_, ["channels", channel, rest @ ..]) if self.is_visible(channel, &bot) => {
+                self.channel_route(method, &bot, channel, rest, query, request)
             }
             (_, ["channels", ..]) => (404, json!({ "message": "Unknown Channel", "code": 10003 })),
+            _ => unknown(),
+        }
+    }
+
+    /// Returns whether a bot sees a channel. It does not see the direct conversations of other bots.
+    fn is_visible(&self, channel: &str, bot: &str) -> bool {
+        let direct = self.channels.get(channel).map(|channel| &channel.direct);
+        direct.is_some_and(|direct| direct.as_ref().is_none_or(|direct| direct.bot == bot))
+    }
+
+    /// Answers a request of a bot about its application.
+    fn application_route(
+        &mut self,
+        method: &str,
+        bot: &str,
+        application: &str,
+        rest: &[&str],
+        payload: &Value,
+    ) -> Answered {
+        if method == "GET" && application == "@me" && rest.is_empty() {
+            return (200, self.application_json(bot));
+        }
+        if self.bot(bot).unwrap().account.application != application {
+            return (403, json!({ "message": "You do not have permissions", "code": 20012 }));
+        }
+        match (method, rest) {
+            (_, ["commands"]) => self.commands(method, bot, "", payload),
+            (_, ["guilds", guild, "commands"]) => self.commands(method, bot, guild, payload),
+            ("DELETE", ["commands", id]) => self.remove_command(bot, "", id),
+            ("DELETE", ["guilds", guild, "commands", id]) => self.remove_command(bot, guild, id),
             _ => unknown(),
         }
     }
@@ -176,6 +202,7 @@ impl FakeDiscordState {
     fn channel_route(
         &mut self,
         method: &str,
+        bot: &str,
         channel: &str,
         rest: &[&str],
         query: &str,
@@ -192,16 +219,16 @@ impl FakeDiscordState {
                 let thread = self.create_thread(channel, &name, true);
                 (201, self.channel_json(&thread))
             }
-            ("GET", ["messages"]) => (200, self.page(channel, query)),
-            ("POST", ["messages"]) => self.post(channel, request),
+            ("GET", ["messages"]) => (200, self.page(bot, channel, query)),
+            ("POST", ["messages"]) => self.post(bot, channel, request),
             (_, ["messages", message, rest @ ..]) => {
                 let known = self.message(message).filter(|message| message.channel == channel);
                 let Some(known) = known else {
                     return (404, json!({ "message": "Unknown Message", "code": 10008 }));
                 };
-                let is_own = known.author == self.bot;
+                let is_own = known.author == bot;
                 match (method, rest) {
-                    ("GET", []) => (200, self.message_json(known)),
+                    ("GET", []) => (200, self.message_json(known, bot)),
                     ("PATCH", []) if !is_own => {
                         let text = "Cannot edit a message authored by another user";
                         (403, json!({ "message": text, "code": 50005 }))
@@ -214,14 +241,14 @@ impl FakeDiscordState {
                         let FakeDiscordMessage { content, flags, .. } =
                             self.message(message).unwrap().clone();
                         self.fetch_links(&content, flags);
-                        (200, self.message_json(self.message(message).unwrap()))
+                        (200, self.message_json(self.message(message).unwrap(), bot))
                     }
                     ("DELETE", []) => {
                         self.delete_message(message);
                         (204, Value::Null)
                     }
                     ("PUT" | "DELETE", ["reactions", emoji, "@me"]) => {
-                        self.react(message, emoji, method == "PUT")
+                        self.react(bot, message, emoji, method == "PUT")
                     }
                     _ => unknown(),
                 }
@@ -230,11 +257,11 @@ impl FakeDiscordState {
         }
     }
 
-    fn react(&mut self, message: &str, emoji: &str, is_added: bool) -> Answered {
+    fn react(&mut self, bot: &str, message: &str, emoji: &str, is_added: bool) -> Answered {
         if emoji.is_ascii() && !emoji.contains(':') {
             return (400, json!({ "message": "Unknown Emoji", "code": 10014 }));
         }
-        let reaction = (emoji.to_owned(), self.bot.to_owned());
+        let reaction = (emoji.to_owned(), bot.to_owned());
         let reactions = &mut self.message_mut(message).unwrap().reactions;
         reactions.retain(|held| *held != reaction);
         if is_added {
@@ -263,7 +290,7 @@ impl FakeDiscordState {
     }
 
     /// Returns the newest messages of a channel before or after an id, the newest first.
-    fn page(&self, channel: &str, query: &str) -> Value {
+    fn page(&self, bot: &str, channel: &str, query: &str) -> Value {
         let parameter = |name: &str| -> Option<u64> {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             pairs.find(|(key, _)| *key == name)?.1.parse().ok()
@@ -277,10 +304,10 @@ impl FakeDiscordState {
         });
         let all: Vec<&FakeDiscordMessage> = all.map(|(_, message)| message).collect();
         let start = if after.is_some() { 0 } else { all.len().saturating_sub(limit) };
-        all.iter().skip(start).take(limit).rev().map(|message| self.message_json(message)).collect()
+        all.iter().skip(start).take(limit).rev().map(|message| self.message_json(message, bot)).collect()
     }
 
-    fn post(&mut self, channel: &str, request: FakeDiscordRequest) -> Answered {
+    fn post(&mut self, bot: &str, channel: &str, request: FakeDiscordRequest) -> Answered {
         let payload = &request.payload;
         if let Some(refusal) = refusal(payload) {
             return refusal;
@@ -290,7 +317,7 @@ impl FakeDiscordState {
         if content.is_empty() && request.files.is_empty() && !has_embeds {
             return (400, json!({ "message": "Cannot send an empty message", "code": 50006 }));
         }
-        let nonce = payload["nonce"].as_str().map(str::to_owned);
+        let nonce = payload["nonce"].as_str().map(|nonce| (bot.to_owned(), nonce.to_owned()));
         let is_unique = payload["enforce_nonce"] == true;
         let earlier = nonce.as_ref().filter(|_| is_unique).and_then(|nonce| self.nonces.get(nonce));
         let id = if let Some(id) = earlier.map(u64::to_string) {
@@ -298,19 +325,19 @@ impl FakeDiscordState {
         } else {
             let flags = payload["flags"].as_u64().unwrap_or_default();
             self.fetch_links(content, flags);
-            self.add_post(channel, &request.payload, request.files)
+            self.add_post(bot, channel, &request.payload, request.files)
         };
-        let mut answer = self.message_json(self.message(&id).unwrap());
-        answer["nonce"] = json!(nonce);
+        let mut answer = self.message_json(self.message(&id).unwrap(), bot);
+        answer["nonce"] = json!(nonce.map(|(_, nonce)| nonce));
         (200, answer)
     }
 
-    /// Stores a message of the bot and returns its id.
-    fn add_post(&mut self, channel: &str, payload: &Value, files: Vec<FakeDiscordFile>) -> String {
+    /// Stores a message of a bot and returns its id.
+    fn add_post(&mut self, bot: &str, channel: &str, payload: &Value, files: Vec<FakeDiscordFile>) -> String {
         let reply_to = payload["message_reference"]["message_id"].as_str().map(str::to_owned);
         let message = FakeDiscordMessage {
             channel: channel.to_owned(),
-            author: self.bot.to_owned(),
+            author: bot.to_owned(),
             content: payload["content"].as_str().unwrap_or_default().trim().to_owned(),
             nonce: payload["nonce"].as_str().map(str::to_owned),
             reply_to: reply_to.filter(|id| self.message(id).is_some()),
@@ -324,19 +351,21 @@ impl FakeDiscordState {
         let allowed = payload.get("allowed_mentions").filter(|allowed| allowed.is_object());
         let id = self.add_message(message, allowed);
         if let Some(nonce) = nonce {
-            self.nonces.insert(nonce, id.parse().unwrap());
+            self.nonces.insert((bot.to_owned(), nonce), id.parse().unwrap());
         }
         id
     }
 
-    fn commands(&mut self, method: &str, guild: &str, payload: &Value) -> Answered {
+    fn commands(&mut self, method: &str, bot: &str, guild: &str, payload: &Value) -> Answered {
+        let FakeDiscordBot { account, commands: registered, .. } = self.bot(bot).unwrap();
+        let application = account.application.clone();
         match method {
-            "GET" => (200, json!(self.commands.get(guild).cloned().unwrap_or_default())),
+            "GET" => (200, json!(registered.get(guild).cloned().unwrap_or_default())),
             "PUT" => {
                 let mut commands: Vec<Value> = payload.as_array().cloned().unwrap_or_default();
                 for command in &mut commands {
                     command["id"] = json!(self.new_id());
-                    (command["application_id"], command["version"]) = (json!(APPLICATION_ID), json!("1"));
+                    (command["application_id"], command["version"]) = (json!(application), json!("1"));
                     if !guild.is_empty() {
                         command["guild_id"] = json!(guild);
                     }
@@ -346,15 +375,15 @@ impl FakeDiscordState {
                         option.retain(|_, value| *value != json!([]) && *value != json!(false));
                     }
                 }
-                self.commands.insert(guild.to_owned(), commands.clone());
+                self.bot_mut(bot).unwrap().commands.insert(guild.to_owned(), commands.clone());
                 (200, json!(commands))
             }
             _ => unknown(),
         }
     }
 
-    fn remove_command(&mut self, guild: &str, id: &str) -> Answered {
-        let commands = self.commands.entry(guild.to_owned()).or_default();
+    fn remove_command(&mut self, bot: &str, guild: &str, id: &str) -> Answered {
+        let commands = self.bot_mut(bot).unwrap().commands.entry(guild.to_owned()).or_default();
         let before = commands.len();
         commands.retain(|command| command["id"] != id);
         if commands.len() < before { (204, Value::Null) } else { unknown() }
@@ -393,9 +422,20 @@ impl FakeDiscordState {
     }
 
     /// Changes the answer to an interaction, or adds another one.
-    fn change_answer(&mut self, method: &str, token: &str, rest: &[&str], payload: &Value) -> Answered {
-        let Some(interaction) = self.interactions.get_mut(token).filter(|found| found.callback.is_some())
-        else {
+    fn change_answer(
+        &mut self,
+        method: &str,
+        application: &str,
+        token: &str,
+        rest: &[&str],
+        payload: &Value,
+    ) -> Answered {
+        let is_of = |bot: &FakeDiscordBot| bot.account.application == application;
+        let bot = self.bots.iter().find(|bot| is_of(bot)).map(|bot| bot.account.id.clone());
+        let is_open = |found: &&mut FakeDiscordInteraction| {
+            found.callback.is_some() && Some(&found.bot) == bot.as_ref()
+        };
+        let Some(interaction) = self.interactions.get_mut(token).filter(is_open) else {
             return (404, json!({ "message": "Unknown Webhook", "code": 10015 }));
         };
         if let Some(refusal) = refusal(payload) {
@@ -413,7 +453,7 @@ impl FakeDiscordState {
         }
         let message = FakeDiscordMessage {
             channel: interaction.channel.clone(),
-            author: self.bot.to_owned(),
+            author: interaction.bot.clone(),
             content: interaction.text.clone().unwrap_or_default(),
             flags: interaction.flags,
             ..FakeDiscordMessage::default()
@@ -421,7 +461,7 @@ impl FakeDiscordState {
         let flags = payload["flags"].as_u64().unwrap_or_default();
         self.fetch_links(&message.content, flags);
         let message = FakeDiscordMessage { id: self.new_id(), ..message };
-        (200, self.message_json(&message))
+        (200, self.message_json(&message, &message.author))
     }
 }
 

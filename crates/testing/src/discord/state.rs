@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::faults::FakeDiscordFault;
-use super::{APPLICATION_ID, BOT_ROLE_ID, BOT_TOKEN, CHANNEL_ID, GUILD_ID, USER_ID};
+use super::{APPLICATION_ID, BOT_ID, BOT_ROLE_ID, BOT_TOKEN, CHANNEL_ID, GUILD_ID, USER_ID};
 
 /// Beginning of the time that ids contain, in milliseconds since 1970.
 const ID_EPOCH: i64 = 1_420_070_400_000;
@@ -24,14 +24,11 @@ pub(super) const MESSAGE_CONTENT: u64 = 1 << 15;
 
 #[derive(Debug)]
 pub(super) struct FakeDiscordState {
-    /// Id of the bot's account.
-    pub(super) bot: &'static str,
+    /// The bots of the platform, at least one. All bots are members of all guilds.
+    pub(super) bots: Vec<FakeDiscordBot>,
     pub(super) url: String,
     pub(super) gateway_url: String,
     pub(super) resume_url: String,
-    pub(super) token: Option<&'static str>,
-    pub(super) application_flags: u64,
-    pub(super) is_public: bool,
     pub(super) starts_remaining: u32,
     pub(super) guilds: BTreeMap<String, FakeDiscordGuild>,
     pub(super) channels: BTreeMap<String, FakeDiscordChannel>,
@@ -39,8 +36,8 @@ pub(super) struct FakeDiscordState {
     /// All users are members of all guilds.
     pub(super) users: BTreeMap<String, FakeDiscordUser>,
     pub(super) messages: BTreeMap<u64, FakeDiscordMessage>,
-    /// Messages of the bot by nonce.
-    pub(super) nonces: HashMap<String, u64>,
+    /// Messages of bots by the bot and the nonce.
+    pub(super) nonces: HashMap<(String, String), u64>,
     /// Contents of files by the path of their address.
     pub(super) files: HashMap<String, Vec<u8>>,
     /// Size that is stated of every file; none means its real size.
@@ -49,12 +46,9 @@ pub(super) struct FakeDiscordState {
     pub(super) streamed_file_size: Option<usize>,
     /// Number of times that the addresses of files have expired.
     expired_addresses: u32,
-    /// Commands by guild; empty for all guilds.
-    pub(super) commands: BTreeMap<String, Vec<Value>>,
     /// Interactions by token.
     pub(super) interactions: HashMap<String, FakeDiscordInteraction>,
     pub(super) sessions: HashMap<String, FakeDiscordSession>,
-    pub(super) presence: Option<Value>,
     pub(super) typing: HashMap<String, usize>,
     pub(super) identified: usize,
     pub(super) resumed: usize,
@@ -67,10 +61,31 @@ pub(super) struct FakeDiscordState {
     pub(super) clock_offset: SignedDuration,
 }
 
+/// A bot with its application.
+#[derive(Debug)]
+pub(super) struct FakeDiscordBot {
+    pub(super) account: FakeDiscordAccount,
+    /// False after the token was revoked.
+    pub(super) is_accepted: bool,
+    pub(super) application_flags: u64,
+    pub(super) is_public: bool,
+    /// Commands by guild; empty for all guilds.
+    pub(super) commands: BTreeMap<String, Vec<Value>>,
+    pub(super) presence: Option<Value>,
+}
+
+/// The ids of a bot, and its token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeDiscordAccount {
+    pub id: String,
+    pub application: String,
+    pub token: String,
+}
+
 #[derive(Debug)]
 pub(super) struct FakeDiscordGuild {
     pub(super) name: String,
-    /// Permissions of the bot.
+    /// Permissions of each bot.
     pub(super) permissions: u64,
 }
 
@@ -80,8 +95,14 @@ pub(super) struct FakeDiscordChannel {
     pub(super) name: String,
     /// Channel that contains the thread.
     pub(super) parent: Option<String>,
-    /// The other user of a direct conversation.
-    pub(super) recipient: Option<String>,
+    /// The person and the bot of a direct conversation.
+    pub(super) direct: Option<FakeDiscordPair>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FakeDiscordPair {
+    pub(super) user: String,
+    pub(super) bot: String,
 }
 
 #[derive(Debug)]
@@ -135,6 +156,7 @@ pub struct FakeDiscordFile {
 
 #[derive(Debug, Default)]
 pub(super) struct FakeDiscordInteraction {
+    pub(super) bot: String,
     pub(super) channel: String,
     /// Type of the first answer.
     pub(super) callback: Option<u64>,
@@ -145,6 +167,7 @@ pub(super) struct FakeDiscordInteraction {
 
 #[derive(Debug)]
 pub(super) struct FakeDiscordSession {
+    pub(super) bot: String,
     pub(super) intents: u64,
     /// All events of the session as payloads; the number of an event is its position, from 1.
     pub(super) events: Vec<String>,
@@ -160,12 +183,12 @@ pub(super) enum GatewayOrder {
     Drop,
 }
 
-pub(super) fn new_state(
-    bot: &'static str,
-    url: String,
-    gateway_url: String,
-    resume_url: String,
-) -> FakeDiscordState {
+pub(super) fn new_state(url: String, gateway_url: String, resume_url: String) -> FakeDiscordState {
+    let account = FakeDiscordAccount {
+        id: BOT_ID.to_owned(),
+        application: APPLICATION_ID.to_owned(),
+        token: BOT_TOKEN.to_owned(),
+    };
     let user = |name: &str, is_bot: bool, roles: &[&str]| FakeDiscordUser {
         name: name.to_owned(),
         is_bot,
@@ -175,17 +198,14 @@ pub(super) fn new_state(
         guild: Some(GUILD_ID.to_owned()),
         name: "general".to_owned(),
         parent: None,
-        recipient: None,
+        direct: None,
     };
     let role = FakeDiscordRole { guild: GUILD_ID.to_owned(), name: "helpers".to_owned() };
     FakeDiscordState {
-        bot,
+        bots: vec![FakeDiscordBot::new(account)],
         url,
         gateway_url,
         resume_url,
-        token: Some(BOT_TOKEN),
-        application_flags: MESSAGE_CONTENT_FLAG,
-        is_public: false,
         starts_remaining: 1000,
         guilds: [(
             GUILD_ID.to_owned(),
@@ -195,7 +215,7 @@ pub(super) fn new_state(
         channels: [(CHANNEL_ID.to_owned(), general)].into(),
         roles: [(BOT_ROLE_ID.to_owned(), role)].into(),
         users: [
-            (bot.to_owned(), user("cowhand", true, &[BOT_ROLE_ID])),
+            (BOT_ID.to_owned(), user("cowhand", true, &[BOT_ROLE_ID])),
             (USER_ID.to_owned(), user("alice", false, &[])),
         ]
         .into(),
@@ -205,10 +225,8 @@ pub(super) fn new_state(
         stated_file_size: None,
         streamed_file_size: None,
         expired_addresses: 0,
-        commands: BTreeMap::new(),
         interactions: HashMap::new(),
         sessions: HashMap::new(),
-        presence: None,
         typing: HashMap::new(),
         identified: 0,
         resumed: 0,
@@ -220,7 +238,34 @@ pub(super) fn new_state(
     }
 }
 
+impl FakeDiscordBot {
+    pub(super) const fn new(account: FakeDiscordAccount) -> Self {
+        Self {
+            account,
+            is_accepted: true,
+            application_flags: MESSAGE_CONTENT_FLAG,
+            is_public: false,
+            commands: BTreeMap::new(),
+            presence: None,
+        }
+    }
+}
+
 impl FakeDiscordState {
+    pub(super) fn bot(&self, id: &str) -> Option<&FakeDiscordBot> {
+        self.bots.iter().find(|bot| bot.account.id == id)
+    }
+
+    pub(super) fn bot_mut(&mut self, id: &str) -> Option<&mut FakeDiscordBot> {
+        self.bots.iter_mut().find(|bot| bot.account.id == id)
+    }
+
+    /// Returns the id of the bot with this token.
+    pub(super) fn bot_with_token(&self, token: &str) -> Option<String> {
+        let bot = self.bots.iter().find(|bot| bot.is_accepted && bot.account.token == token)?;
+        Some(bot.account.id.clone())
+    }
+
     /// Fetches the pages of the links in a text of the bot, unless the text has no previews.
     pub(super) fn fetch_links(&mut self, content: &str, flags: u64) {
         if flags & SUPPRESS_EMBEDS != 0 {
@@ -293,11 +338,12 @@ impl FakeDiscordState {
         id
     }
 
-    /// Sends the event of a message to all sessions, without its content if a session may not see it.
+    /// Sends the event of a message to all sessions that may see the message, without its content if a session may not
+    /// see the content.
     pub(super) fn send_message_event(&mut self, event: &str, id: &str) {
         let message = self.message(id).unwrap().clone();
         let guild = self.guild_of(&message.channel);
-        let mut full = self.message_json(&message);
+        let mut full = self.message_json(&message, "");
         full["nonce"] = json!(message.nonce);
         full["channel_type"] = self.channel_json(&message.channel)["type"].take();
         if let Some(guild) = &guild {
@@ -309,20 +355,30 @@ impl FakeDiscordState {
         for list in ["attachments", "embeds", "components"] {
             reduced[list] = json!([]);
         }
-        let is_visible = guild.is_none()
-            || message.author == self.bot
-            || message.mentioned_users.iter().any(|user| user == self.bot);
+        let direct = self.channels[&message.channel].direct.clone();
         let intent = if guild.is_some() { GUILD_MESSAGES } else { DIRECT_MESSAGES };
-        self.send_event(event, intent, |intents| {
-            if is_visible || intents & MESSAGE_CONTENT != 0 { full.clone() } else { reduced.clone() }
+        self.send_event(event, intent, |session| {
+            let is_visible = message.author == session.bot || message.mentioned_users.contains(&session.bot);
+            let has_content = is_visible || session.intents & MESSAGE_CONTENT != 0;
+            match &direct {
+                Some(direct) => (direct.bot == session.bot).then(|| full.clone()),
+                None if has_content => Some(full.clone()),
+                None => Some(reduced.clone()),
+            }
         });
     }
 
-    /// Sends an event to the sessions with an intent; 0 for all sessions.
-    pub(super) fn send_event(&mut self, event: &str, intent: u64, data: impl Fn(u64) -> Value) {
-        for session in self.sessions.values_mut() {
-            if session.intents & intent == intent {
-                session.send(event, &data(session.intents));
+    /// Sends an event to the sessions with an intent; 0 for all sessions. `data` returns none for a session that does not
+    /// get the event.
+    pub(super) fn send_event(
+        &mut self,
+        event: &str,
+        intent: u64,
+        data: impl Fn(&FakeDiscordSession) -> Option<Value>,
+    ) {
+        for session in self.sessions.values_mut().filter(|session| session.intents & intent == intent) {
+            if let Some(data) = data(session) {
+                session.send(event, &data);
             }
         }
     }
@@ -354,10 +410,13 @@ impl FakeDiscordState {
         }
     }
 
-    pub(super) fn application_json(&self) -> Value {
+    /// Returns the application of a bot.
+    pub(super) fn application_json(&self, bot: &str) -> Value {
+        let FakeDiscordBot { account, application_flags, is_public, .. } = self.bot(bot).unwrap();
+        let name = &self.users[bot].name;
         json!({
-            "id": APPLICATION_ID, "name": "cowhand", "flags": self.application_flags, "description": "",
-            "bot_public": self.is_public,
+            "id": account.application, "name": name, "flags": application_flags, "description": "",
+            "bot_public": is_public,
         })
     }
 }
@@ -368,6 +427,11 @@ impl FakeDiscordSession {
         let payload = json!({ "op": 0, "t": event, "s": number, "d": data }).to_string();
         self.events.push(payload.clone());
         self.order(GatewayOrder::Send(payload));
+    }
+
+    /// Returns whether the connection with these orders belongs to the session.
+    pub(super) fn uses(&self, orders: &mpsc::UnboundedSender<GatewayOrder>) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.same_channel(orders))
     }
 
     /// Gives an order to the connection, if there is one.

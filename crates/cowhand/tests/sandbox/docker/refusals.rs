@@ -9,10 +9,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::super::podman::IMAGE;
 use super::super::refusals::refused;
 use super::super::{Podman, Scene, User};
 use super::plain;
+use cowhand_testing::podman::IMAGE;
 
 fn at(socket: &std::path::Path, image: &str) -> Scene {
     let sandbox = json!({"kind": "docker", "image": image, "socket": socket});
@@ -21,7 +21,7 @@ fn at(socket: &std::path::Path, image: &str) -> Scene {
 
 #[test]
 fn missing_image_is_refused() {
-    let podman = Podman::new(User::Root);
+    let podman = Podman::start();
     let mut scene = at(&podman.socket(), "registry.example/not-there:7");
     let why = refused(&mut scene);
     assert!(
@@ -44,7 +44,7 @@ fn missing_image_is_refused() {
 /// machine.
 #[test]
 fn doctor_names_only_the_agents_of_a_wrong_image_or_socket() {
-    let podman = Podman::new(User::Root);
+    let podman = Podman::start();
     let scene = at(&podman.socket(), IMAGE);
     let agent = |name: &str, socket: &std::path::Path, image: &str| {
         let sandbox = json!({"kind": "docker", "image": image, "socket": socket});
@@ -74,7 +74,7 @@ fn doctor_names_only_the_agents_of_a_wrong_image_or_socket() {
 
 #[test]
 fn doctor_shows_engine_and_its_version() {
-    let podman = Podman::new(User::Root);
+    let podman = Podman::start();
     let scene = at(&podman.socket(), IMAGE);
     let doctor = scene.command(&["doctor"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
@@ -101,7 +101,7 @@ fn missing_engine_is_refused() {
 /// The environment names the engine, if the config does not.
 #[test]
 fn docker_host_names_the_engine() {
-    let podman = Podman::new(User::Root);
+    let podman = Podman::start();
     let scene = |host: String| {
         let agent = json!({"sandbox": {"kind": "docker", "image": IMAGE}});
         Scene::new(User::Root, "touch ran", &agent).with("DOCKER_HOST", host)
@@ -116,7 +116,7 @@ fn docker_host_names_the_engine() {
 
 #[test]
 fn closed_engine_socket_is_refused() {
-    let podman = Podman::new(User::Root);
+    let podman = Podman::start();
     fs::set_permissions(podman.socket(), fs::Permissions::from_mode(0o600)).unwrap();
     let sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
     let mut scene = Scene::new(User::Nobody, "touch ran", &json!({ "sandbox": sandbox }));

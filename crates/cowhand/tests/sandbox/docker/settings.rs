@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::super::podman::IMAGE;
 use super::super::refusals::refused;
 use super::super::{Podman, Scene, User, wait_until};
+use cowhand_testing::podman::IMAGE;
 
 /// Creates a scene with herdctl's key `docker`, which has the most settings.
 fn herdctl(script: &str, docker: &Value) -> Scene {
-    herdctl_at(Podman::new(User::Root), script, docker)
+    herdctl_at(Podman::start(), script, docker)
 }
 
 fn herdctl_at(podman: Podman, script: &str, docker: &Value) -> Scene {
@@ -96,7 +96,7 @@ fn container_network_setting_is_applied() {
     for (network, apart, devices, reached) in
         [("host", false, "", true), ("none", false, "lo\n", false), ("bridge", true, "eth0\nlo\n", false)]
     {
-        let podman = if apart { Podman::apart() } else { Podman::new(User::Root) };
+        let podman = if apart { Podman::apart() } else { Podman::start() };
         let mut scene = herdctl_at(podman, &script, &json!({ "network": network }));
         scene.start();
         let (_, said) = scene.run();
@@ -110,7 +110,7 @@ fn container_network_setting_is_applied() {
 /// The stricter sandbox of agent and schedule applies, and a container is stricter than namespaces.
 #[test]
 fn schedule_can_only_tighten_sandbox() {
-    let podman = Podman::new(User::Root);
+    let podman = Podman::start();
     let docker = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
     let schedules = json!({
         "tight": {"type": "interval", "interval": "1h", "enabled": false, "sandbox": docker},

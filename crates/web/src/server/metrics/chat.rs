@@ -25,6 +25,11 @@ impl Metrics {
             "Received chat messages that are stored and not handled yet.",
             |bot| bot.unhandled_messages,
         );
+        write(
+            "cowhand_chat_refused_answers",
+            "Answers to chat messages of which the platform has refused a part for good in the last 24 hours.",
+            |bot| bot.refused_answers,
+        );
         Ok(())
     }
 }

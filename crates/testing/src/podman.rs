@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::{NOBODY, User, wait_until};
+use crate::wait_until;
 
-pub(super) const IMAGE: &str = "cowhand-test:1";
+pub const IMAGE: &str = "cowhand-test:1";
 
 /// Programs in the image's `PATH`: one program with many names.
 const PROGRAMS: [&str; 17] = [
@@ -22,7 +22,8 @@ const PROGRAMS: [&str; 17] = [
 const SETTINGS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
     [engine]\nlock_type = \"file\"\nevents_logger = \"none\"\n";
 
-pub(super) struct Podman {
+#[derive(Debug)]
+pub struct Podman {
     folder: TempDir,
     service: Option<Child>,
     /// Command that runs the service's command.
@@ -30,26 +31,30 @@ pub(super) struct Podman {
 }
 
 impl Podman {
+    /// Starts an engine.
+    pub fn start() -> Self {
+        Self::with_wrapper(&[])
+    }
+
     /// Starts an engine with a socket that belongs to this user, as for members of the group `docker`.
-    pub(super) fn new(user: User) -> Self {
-        Self::wrapper_command(user, &[])
+    pub fn of_user(user: u32) -> Self {
+        let podman = Self::start();
+        chown(podman.socket(), Some(user), Some(user)).unwrap();
+        podman
     }
 
     /// Starts an engine in its own network, which has only its containers.
-    pub(super) fn apart() -> Self {
-        Self::wrapper_command(User::Root, &["unshare", "--net", "--"])
+    pub fn apart() -> Self {
+        Self::with_wrapper(&["unshare", "--net", "--"])
     }
 
-    fn wrapper_command(user: User, wrapper_command: &'static [&'static str]) -> Self {
+    fn with_wrapper(wrapper_command: &'static [&'static str]) -> Self {
         let folder = TempDir::new_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("containers.conf"), SETTINGS).unwrap();
         let mut podman = Self { folder, service: None, wrapper_command };
         podman.import();
         podman.serve();
-        if user == User::Nobody {
-            chown(podman.socket(), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
         podman
     }
 
@@ -69,11 +74,23 @@ impl Podman {
             symlink("busybox", root.join("usr/bin").join(name)).unwrap();
         }
         fs::write(root.join("etc/made-for"), "a test\n").unwrap();
-        let archive = self.folder.path().join("image.tar");
+        self.import_as(IMAGE);
+    }
+
+    /// Makes another image, which contains this shell script as a program in addition.
+    pub fn add_image(&self, image: &str, program: &str, script: &str) {
+        let path = self.folder.path().join("image/usr/bin").join(program);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        self.import_as(image);
+    }
+
+    fn import_as(&self, image: &str) {
+        let (root, archive) = (self.folder.path().join("image"), self.folder.path().join("image.tar"));
         let packed =
             Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status().unwrap();
         assert!(packed.success());
-        self.podman(&["import", "-q", archive.to_str().unwrap(), IMAGE]);
+        self.podman(&["import", "-q", archive.to_str().unwrap(), image]);
     }
 
     fn command(&self, wrapper_command: &[&str]) -> Command {
@@ -97,14 +114,14 @@ impl Podman {
     }
 
     /// Runs a command, and returns its output.
-    pub(super) fn podman(&self, arguments: &[&str]) -> String {
+    pub fn podman(&self, arguments: &[&str]) -> String {
         let done = self.command(&[]).args(arguments).output().expect("podman is installed");
         let (said, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         assert!(done.status.success(), "podman {arguments:?}: {said}{wrong}");
         said.trim().to_owned()
     }
 
-    pub(super) fn serve(&mut self) {
+    pub fn serve(&mut self) {
         let log = fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = self.command(self.wrapper_command);
         command.args(["system", "service", "--time", "0"]).arg(format!("unix://{}", self.socket().display()));
@@ -114,19 +131,19 @@ impl Podman {
     }
 
     /// Kills only the service; containers continue.
-    pub(super) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut service) = self.service.take() {
             service.kill().unwrap();
             service.wait().unwrap();
         }
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("sock")
     }
 
     /// Returns the names of all containers, including ended ones.
-    pub(super) fn containers(&self) -> Vec<String> {
+    pub fn containers(&self) -> Vec<String> {
         self.podman(&["ps", "--all", "--format", "{{.Names}}"]).lines().map(str::to_owned).collect()
     }
 }
