@@ -279,8 +279,13 @@ impl Engine {
             return None;
         }
         let (stop_request, stop_requests) = watch::channel(StopRequest::Continue);
-        let attempt_task =
-            Running { agent: job.agent().clone(), epoch, attempt: job.attempts(), stop_request, messages: Arc::default() };
+        let attempt_task = Running {
+            agent: job.agent().clone(),
+            epoch,
+            attempt: job.attempts(),
+            stop_request,
+            messages: Arc::default(),
+        };
         running.insert(job.id().clone(), attempt_task);
         Some(stop_requests)
     }

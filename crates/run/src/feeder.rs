@@ -115,8 +115,7 @@ impl Feeder {
     }
 
     fn read_output(&mut self) -> io::Result<()> {
-        let (format, unconfirmed, turn_ended) =
-            (self.format, &mut self.unconfirmed, &mut self.turn_ended);
+        let (format, unconfirmed, turn_ended) = (self.format, &mut self.unconfirmed, &mut self.turn_ended);
         self.output.read(|line| match format.event(line) {
             // The prompt is confirmed too.
             Some(InputEvent::Confirmed(message)) => {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::process::StopSignal;
 use super::runtime::Reader;
-use super::runtime::input::InputFormat;
 use super::runtime::description::OWN_PROGRAM;
+use super::runtime::input::InputFormat;
 
 /// Command that the keeper runs. The keeper inherits the environment and passes it on. The environment is not stored,
 /// except for its secrets, which redaction needs (`Attempt::write_secrets`).

@@ -21,8 +21,8 @@ use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::database::writer::SuccessIf;
 use super::{
-    Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers, schedules, sessions,
-    snapshot, usage,
+    Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers,
+    schedules, sessions, snapshot, usage,
 };
 
 statements! {

@@ -62,14 +62,7 @@ impl Fleet {
         }
         let job = self.job(job).await?;
         let route = self.route_to(&job).await?;
-        let new = NewJobMessage {
-            job: job.id().clone(),
-            uuid: Uuid::now_v7(),
-            key,
-            text,
-            interrupt,
-            route,
-        };
+        let new = NewJobMessage { job: job.id().clone(), uuid: Uuid::now_v7(), key, text, interrupt, route };
         let sent = self.store().send_message(new, self.engine.clock.now()).await?;
         fault::point("message-stored");
         let job = job.id().clone();
@@ -95,7 +88,8 @@ impl Fleet {
     /// Decides how the job gets its messages, by the runtime of its running attempt, or else of its agent.
     async fn route_to(&self, job: &Job) -> Result<SteeringRoute, FleetError> {
         let is_running = job.status() == JobStatus::Running;
-        let stored = if is_running { self.store().provider_and_runtime(job.id().clone()).await? } else { None };
+        let stored =
+            if is_running { self.store().provider_and_runtime(job.id().clone()).await? } else { None };
         let running = stored.and_then(|stored| stored.runtime).and_then(|name| Runtime::named(&name));
         let roster = self.roster();
         let runtime = running.or_else(|| roster.agent(job.agent()).map(cowhand_core::roster::Agent::runtime));

@@ -33,8 +33,7 @@ pub(super) async fn run(
     }
     let mut texts = vec![prompt.to_owned()];
     loop {
-        let blocks: Vec<Value> =
-            texts.iter().map(|text| json!({ "type": "text", "text": text })).collect();
+        let blocks: Vec<Value> = texts.iter().map(|text| json!({ "type": "text", "text": text })).collect();
         match exchange.request(PROMPT_METHOD, json!({ "sessionId": id, "prompt": blocks })).await? {
             // The reader determines how the turn ended.
             Ok(_) => {}

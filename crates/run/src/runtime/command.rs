@@ -30,7 +30,14 @@ pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
     // A command has no session, so a fork only runs the command again.
-    capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false, asks: false, messages: false },
+    capabilities: Capabilities {
+        resume: false,
+        fork: true,
+        cost: true,
+        session_id: false,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::command,
     interactive: &[],

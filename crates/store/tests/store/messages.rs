@@ -122,7 +122,8 @@ async fn messages_that_wait_go_to_the_next_attempt(db: TestDb) {
     assert_eq!(store.job(job.clone()).await.unwrap().unwrap().status(), JobStatus::Pending);
     assert_eq!(states(&store, &job).await, [SteeringStatus::Delivered, SteeringStatus::Pending]);
     let lease = SignedDuration::from_mins(1);
-    let Claim::Claimed { epoch, .. } = store.claim(job.clone(), 9, "n1".into(), lease, at(9999)).await.unwrap()
+    let Claim::Claimed { epoch, .. } =
+        store.claim(job.clone(), 9, "n1".into(), lease, at(9999)).await.unwrap()
     else {
         panic!()
     };

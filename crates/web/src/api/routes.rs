@@ -20,12 +20,14 @@ use super::{
     SessionView, StatusView, Timeline, TokenRequest, UsageView, WorkView,
 };
 use super::{
-    agents, asks, backup, config, daemon, doctor, events, files, followups, health, jobs, login,
-    messages, next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens, usage,
+    agents, asks, backup, config, daemon, doctor, events, files, followups, health, jobs, login, messages,
+    next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens, usage,
     work,
 };
 use cowhand_engine::doctor::Finding;
-use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, SayRequest, ScheduleView, TriggerRequest};
+use cowhand_engine::fleet::{
+    JobChanges, PruneRequest, PruneView, Reloaded, SayRequest, ScheduleView, TriggerRequest,
+};
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 

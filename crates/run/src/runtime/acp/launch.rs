@@ -18,7 +18,14 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
     // The agent states its capabilities when it starts; the client then uses them or reports that they are missing.
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: true, messages: true },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: true,
+        session_id: false,
+        asks: true,
+        messages: true,
+    },
     plan,
     reader: Reader::acp,
     interactive: &[],

@@ -17,7 +17,8 @@ pub(in super::super) fn user_line(id: Uuid, text: &str) -> String {
 /// Returns the lines for a message: before a message that interrupts, a request to end the current turn.
 pub(in super::super) fn message_lines(message: &InputMessage) -> String {
     // Claude would run a text that begins with a slash as a command.
-    let text = if message.text.starts_with('/') { format!(" {}", message.text) } else { message.text.clone() };
+    let text =
+        if message.text.starts_with('/') { format!(" {}", message.text) } else { message.text.clone() };
     let line = user_line(message.uuid, &text);
     if !message.interrupt {
         return line;

@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::super::description::{
     Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
-use super::super::result_line::per_model;
 use super::super::input::InputFormat;
+use super::super::result_line::per_model;
 use super::super::{Reader, SessionChoice, session_file};
 use super::Claude;
 use crate::process::StopSignal;
@@ -106,7 +106,14 @@ fn arguments_of(session: &SessionChoice) -> Vec<String> {
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("claude"),
     oldest: Some([2, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true, asks: true, messages: true },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: true,
+        session_id: true,
+        asks: true,
+        messages: true,
+    },
     plan,
     reader: Reader::claude,
     interactive: &["--resume"],

@@ -13,7 +13,14 @@ use crate::process::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("gemini"),
     oldest: Some([0, 50, 0]),
-    capabilities: Capabilities { resume: true, fork: false, cost: false, session_id: true, asks: false, messages: false },
+    capabilities: Capabilities {
+        resume: true,
+        fork: false,
+        cost: false,
+        session_id: true,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::gemini,
     interactive: &["--resume"],

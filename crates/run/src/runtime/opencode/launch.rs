@@ -17,7 +17,14 @@ use crate::process::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("opencode"),
     oldest: Some([1, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: false, messages: false },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: true,
+        session_id: false,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::opencode,
     interactive: &["--session"],
