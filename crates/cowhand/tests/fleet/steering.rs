@@ -44,7 +44,11 @@ fn message_to_an_agent_without_input_is_the_prompt_of_the_next_job() {
 
     let late = scene.run(&["say", &job, "Too late."]);
     assert_eq!(late.code, Some(5), "{}", late.stderr);
-    assert!(late.stderr.contains("has ended (completed), so its agent takes no more messages"), "{}", late.stderr);
+    assert!(
+        late.stderr.contains("has ended (completed), so its agent takes no more messages"),
+        "{}",
+        late.stderr
+    );
 }
 
 #[test]

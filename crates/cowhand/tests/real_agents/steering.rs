@@ -76,7 +76,10 @@ fn running_agent_gets_a_message(cli: Cli) {
     let scene = Scene::new(cli);
     let id = at_the_gate(&scene);
     let sent = scene.json(&["say", &id, MESSAGE]);
-    assert_eq!((&sent["route"], &sent["state"], &sent["number"]), (&json!("live"), &json!("pending"), &json!(1)));
+    assert_eq!(
+        (&sent["route"], &sent["state"], &sent["number"]),
+        (&json!("live"), &json!("pending"), &json!(1))
+    );
     assert_eq!(scene.json(&["status"])["messages"], 1);
     open_the_gate(&scene);
     assert_delivered_once(&scene, &id);
@@ -101,23 +104,27 @@ fn message_interrupts_the_turn(cli: Cli) {
 fn message_survives_a_killed_daemon(cli: Cli) {
     let scene = Scene::new(cli);
     let id = at_the_gate(&scene);
-    for fault in ["message-stored", "message-passed", "message-confirmed"] {
-        kill_daemon(&scene);
-        let said =
-            scene.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", fault).output().unwrap();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        if fault == "message-confirmed" {
-            open_the_gate(&scene);
-        } else {
-            let _ = scene.command(&["say", &id, MESSAGE, "--idempotency-key", "k"]).output().unwrap();
-        }
+    let start =
+        |fault: &str| scene.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", fault).output();
+    let say = || scene.command(&["say", &id, MESSAGE, "--idempotency-key", "k"]).output().unwrap();
+    let wait_for_fault = || {
         wait_until("the daemon to reach the fault", || {
             scene.json(&["status"])["daemon"]["running"].eq(&false).then_some(())
         });
-        assert_eq!(states(&scene, &id), ["pending"], "{fault}");
-        let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    }
+        assert_eq!(states(&scene, &id), ["pending"]);
+    };
+    kill_daemon(&scene);
+    assert!(start("message-stored").unwrap().status.success());
+    assert!(!say().status.success(), "the daemon ends before it answers");
+    wait_for_fault();
+    // The next daemon passes the message on, and ends before it does.
+    start("message-passed").unwrap();
+    wait_for_fault();
+    assert!(start("message-confirmed").unwrap().status.success());
+    assert!(say().status.success(), "the request can be repeated");
+    open_the_gate(&scene);
+    wait_for_fault();
+    assert!(start("").unwrap().status.success());
     assert_delivered_once(&scene, &id);
 }
 

@@ -300,9 +300,7 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
         | Scenario::Setsid
         | Scenario::Gate
         | Scenario::Limited
-        | Scenario::Question => {
-            Reply::Words("The tool has answered.".to_owned())
-        }
+        | Scenario::Question => Reply::Words("The tool has answered.".to_owned()),
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
         _ => Reply::Words("Hello from the model.".to_owned()),
     };
