@@ -285,6 +285,7 @@
       const answer = await response.json().catch(() => ({}));
       if (!response.ok) { say(answer.detail ?? answer.message ?? 'The request failed.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
+      if (element.matches('form[data-resets]')) element.reset();
       say(element.dataset.said ?? 'Done.');
       refreshSoon();
     } catch {
@@ -314,7 +315,8 @@
     submit.preventDefault();
     const fields = [...new FormData(form)].filter(([, value]) => String(value).trim() !== '');
     form.closest('dialog')?.close();
-    send(form, Object.fromEntries(fields));
+    const value = ([name, text]) => [name, form.elements[name].type === 'checkbox' ? true : text];
+    send(form, Object.fromEntries(fields.map(value)));
   });
   for (const choice of $$('.filters select')) choice.addEventListener('change', () => choice.form.requestSubmit());
 

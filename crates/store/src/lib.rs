@@ -52,6 +52,7 @@ mod identity;
 mod imports;
 mod integrity;
 mod items;
+mod job_messages;
 mod jobs;
 mod nodes;
 mod outbox;
@@ -115,6 +116,7 @@ pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
+pub use job_messages::{MessageSent, NewJobMessage};
 pub use jobs::JobFilter;
 pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
@@ -335,6 +337,7 @@ fn all_statements() -> Vec<Statement> {
         identity::ALL,
         imports::ALL,
         items::ALL,
+        job_messages::ALL,
         jobs::ALL,
         nodes::ALL,
         outbox::ALL,

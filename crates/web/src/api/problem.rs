@@ -215,6 +215,10 @@ impl From<FleetError> for ApiProblem {
             | FleetError::AskRefused(_)
             | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
+            | FleetError::JobEnded { .. }
+            | FleetError::JobCancelling(_)
+            | FleetError::TooManyMessages(_)
+            | FleetError::MessagesTooLarge(_)
             | FleetError::SeveralItems { .. }
             | FleetError::ItemHeld { .. }
             | FleetError::ItemBeingClaimed { .. }
@@ -236,6 +240,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::ReservedValue { .. }
             | FleetError::UnknownValues { .. }
             | FleetError::KeyLength { .. }
+            | FleetError::EmptyMessage
             | FleetError::ReportRefused(_)
             | FleetError::SendRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
