@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, jobs};
+use super::{Store, StoreError, jobs, workspaces};
 
 statements! {
     ADD_JOB_MESSAGE = same "insert into job_messages (job_id, number, uuid, key, text, bytes, interrupt, route, actor, sent_at, state) \
@@ -274,6 +274,7 @@ async fn add_next_turn(
         tx.execute(NEXT_ANSWER, keys()).await?;
         tx.execute(NEXT_FIRING, [keys(), args![next.id().as_str()]].concat()).await?;
     }
+    workspaces::pass_on(tx, job.id(), next.id()).await?;
     jobs::record_created(tx, &next, now);
     Ok(next.id().clone())
 }
