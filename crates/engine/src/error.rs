@@ -16,6 +16,7 @@ use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, trigger_words};
 use cowhand_core::trigger::MAX_KEY_BYTES;
+use cowhand_core::web_chat::MAX_WEB_MESSAGE_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
@@ -218,6 +219,21 @@ pub enum FleetError {
          SHA-256 of a longer text"
     )]
     KeyLength { bytes: usize },
+    #[error(
+        "there is no conversation {0}; it was removed together with the jobs of its messages, or it never existed"
+    )]
+    NoConversation(String),
+    #[error(
+        "people cannot talk to {agent} in the web chat; `web_chat` and the schedules in its config decide that"
+    )]
+    WebChatOff { agent: AgentName },
+    #[error("the message is empty")]
+    EmptyMessage,
+    #[error(
+        "a message has at most {MAX_WEB_MESSAGE_BYTES} bytes, and this one has {bytes}; put a longer text into a file that \
+         the agent can read, and name the file instead"
+    )]
+    MessageTooLong { bytes: usize },
     #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error(

@@ -11,7 +11,7 @@
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
 //! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//!   follow-up, conversation, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
 //!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
 //!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -65,6 +65,8 @@ mod sightings;
 mod snapshot;
 mod tokens;
 mod usage;
+mod web_conversations;
+mod web_messages;
 mod workspaces;
 
 use std::pin::Pin;
@@ -124,6 +126,8 @@ pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
+pub use web_conversations::{NewWebConversation, WebConversation, WebMessageJob};
+pub use web_messages::{NewWebMessage, WebMessage, WebMessageSent};
 pub use workspaces::{StoredWorkspace, WorkspaceState};
 
 /// Handle of the store. Clones share the connections.
@@ -347,6 +351,8 @@ fn all_statements() -> Vec<Statement> {
         snapshot::ALL,
         tokens::ALL,
         usage::ALL,
+        web_conversations::ALL,
+        web_messages::ALL,
         workspaces::ALL,
     ]
     .concat()

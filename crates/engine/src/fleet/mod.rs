@@ -18,6 +18,7 @@ mod sent_content;
 mod start_settings;
 mod trigger;
 mod wake;
+mod web_chat;
 mod webhook_problems;
 mod work;
 
@@ -72,6 +73,7 @@ pub use prune::{prune, remove_job, remove_workspaces};
 pub use send_file::FileToSend;
 use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
+pub use web_chat::{ConversationStart, FirstWebMessage, SentWebMessage};
 
 /// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]
@@ -505,7 +507,14 @@ impl Fleet {
         agent: &'a Agent,
         name: &ScheduleName,
     ) -> Result<&'a Schedule, FleetError> {
-        if let Some(schedule) = agent.schedule(Some(name)) {
+        if let Some(schedule) = agent.schedules.iter().find(|own| own.name == *name) {
+            return Ok(schedule);
+        }
+        // The schedule of web chat exists after its first message.
+        let web_chat = agent.web_chat.as_ref().map(|chat| &*chat.schedule).filter(|own| own.name == *name);
+        if let Some(schedule) = web_chat
+            && self.store().schedule(schedule.id).await?.is_some()
+        {
             return Ok(schedule);
         }
         Err(match missing_schedule(self.store(), &self.roster(), agent, name.as_str()).await {
