@@ -1,0 +1,282 @@
+//! The page of a conversation of the web chat: its messages with their answers, and a form for the next message.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use cowhand_core::id::AgentName;
+use cowhand_core::job::JobRecord;
+use cowhand_core::server::Scope;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::answer::{self, AnswerForm, LINES_PER_ANSWER};
+use super::layout::{Frame, Tab};
+use super::output::OutputWindow;
+use super::text::{ShownMessage, Text, plain, short};
+use super::{PageAnswer, Pages, Params, asks, elements, now};
+use cowhand_store::TokenRecord;
+use cowhand_web::api::{
+    ConversationMessage, ConversationState, ConversationView, JobView, Page, Waits, segment,
+};
+
+/// Number of messages on one page.
+const MESSAGES_PER_PAGE: u32 = 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ConversationPageQuery {
+    /// Number of the message before which the messages of the page end; unset means the newest messages.
+    before: Option<u32>,
+}
+
+/// A message with what the page shows of its answer.
+struct Turn {
+    message: ConversationMessage,
+    window: OutputWindow,
+    /// Details of a running job.
+    running: Option<Box<JobView>>,
+}
+
+/// What all parts of a page depend on.
+struct Context<'a> {
+    conversation: &'a ConversationView,
+    may_write: bool,
+    now: Timestamp,
+}
+
+pub(super) async fn page(
+    State(pages): State<Pages>,
+    Path(id): Path<String>,
+    Extension(caller): Extension<TokenRecord>,
+    Params(params): Params<ConversationPageQuery>,
+) -> PageAnswer {
+    let address = format!("conversations/{}", segment(&id));
+    let conversation: ConversationView = pages.client.get(&address).await?;
+    let after = params.before.map(|before| format!("&after={before}")).unwrap_or_default();
+    let found: Page<ConversationMessage> =
+        pages.client.get(&format!("{address}/messages?limit={MESSAGES_PER_PAGE}{after}")).await?;
+    let mut turns = Vec::with_capacity(found.items.len());
+    for message in found.items.into_iter().rev() {
+        turns.push(pages.turn(message).await?);
+    }
+    let is_newest = params.before.is_none();
+    let context =
+        Context { conversation: &conversation, may_write: caller.scope >= Scope::Operate, now: now() };
+    let base = format!("/chat/{}", segment(&conversation.id));
+    let main = html! {
+        (context.head())
+        div.thread #thread {
+            @if let Some(next) = &found.next_cursor {
+                nav.pager aria-label="Earlier messages" { a href={ (base) "?before=" (segment(next)) } { "Earlier messages" } }
+            }
+            (context.turns(&turns, is_newest))
+            @if !is_newest { nav.pager aria-label="Later messages" { a href=(base) { "Newest messages" } } }
+        }
+        @if is_newest { (context.form()) }
+    };
+    let follow = format!("agent={}", conversation.agent);
+    let title = format!("{} · {}", conversation.title, conversation.agent);
+    pages.page(Frame { title: &title, tab: Tab::Chat, follow: Some(&follow) }, main).await
+}
+
+impl Pages {
+    async fn turn(&self, message: ConversationMessage) -> Result<Turn, super::ProblemPage> {
+        let job = message.job.id.clone();
+        let total = self.tail(&job).await?.lines;
+        let after = total.saturating_sub(LINES_PER_ANSWER);
+        let window = self.window_of(&job, after, LINES_PER_ANSWER, total).await?;
+        let running = match message.state {
+            ConversationState::Running => Some(Box::new(self.client.get(&format!("jobs/{job}")).await?)),
+            _ => None,
+        };
+        Ok(Turn { message, window, running })
+    }
+}
+
+impl Context<'_> {
+    fn head(&self) -> Markup {
+        let ConversationView { id, agent, title, continues, .. } = self.conversation;
+        html! {
+            div.page-head.chat-head #head data-live {
+                div {
+                    p.over { a href={ "/chat?agent=" (segment(agent.as_str())) } { "Chat" } " with " (elements::agent(agent)) }
+                    h1 { (Text(title)) }
+                    @if let Some(job) = continues { p.over { "Continues " (elements::job(job)) } }
+                }
+                @if self.may_write {
+                    div.buttons.script {
+                        button data-post={ "/api/v1/conversations/" (segment(id)) "/reset" }
+                            data-confirm="Begin a new session? The agent forgets what was said in this conversation."
+                            data-said="The next message begins a new session." { "New session" }
+                        a.button href={ "/chat/new?agent=" (segment(agent.as_str())) } { "New conversation" }
+                    }
+                }
+            }
+        }
+    }
+
+    fn turns(&self, turns: &[Turn], is_newest: bool) -> Markup {
+        let before = turns.iter().map(|turn| Some(turn.message.resets));
+        let resets = self.conversation.resets;
+        let last = turns.last().map(|turn| turn.message.resets);
+        // One answer is streamed. Others that run at the same time are shown as they are whenever the page is updated.
+        let streamed = turns.iter().find(|turn| turn.message.state == ConversationState::Running);
+        let streamed = streamed.map(|turn| turn.message.number);
+        html! {
+            @for (turn, before) in turns.iter().zip([None].into_iter().chain(before)) {
+                @if before.is_some_and(|before| before != turn.message.resets) {
+                    (new_session(&format!("session-{}", turn.message.number)))
+                }
+                (self.turn(turn, streamed == Some(turn.message.number)))
+            }
+            @if is_newest && last.is_some_and(|last| last != resets) { (new_session("session-next")) }
+        }
+    }
+
+    /// Shows a message and its answer. While the job runs, the script adds lines to the answer; it then replaces only
+    /// the parts with `data-part`.
+    fn turn(&self, turn: &Turn, is_streamed: bool) -> Markup {
+        let message = &turn.message;
+        let streams = is_streamed.then(|| message.job.id.as_str());
+        html! {
+            article.turn id={ "m" (message.number) } data-live data-streams=[streams] aria-label={ "Message " (message.number) } {
+                div.asked {
+                    p.who { (sender(message)) " · " (elements::at(message.sent_at)) }
+                    div.bubble.pre { (Text(&message.text)) }
+                }
+                div.answer {
+                    (self.state(message))
+                    (self.output(turn, is_streamed))
+                }
+            }
+        }
+    }
+
+    /// Shows the state of a message, with the buttons that apply to it.
+    fn state(&self, message: &ConversationMessage) -> Markup {
+        let ConversationMessage { number, state, job, waits, position, .. } = message;
+        let word = state.as_str();
+        let shown = match state {
+            ConversationState::Answered => "completed",
+            ConversationState::Waiting => "pending",
+            _ => word,
+        };
+        html! {
+            div id={ "state" (number) } data-part {
+                p.who {
+                    b { (message.job.agent.as_str()) } " "
+                    (elements::status_as(shown, word))
+                    span.muted { (elements::job_duration(job, self.now)) " · " a href={ "/jobs/" (job.id.as_str()) } { "job" } }
+                    @if self.may_write { (stop_button(message)) }
+                }
+                @if *state == ConversationState::Waiting {
+                    p.alert.waits {
+                        b { @match position { Some(position) => { "Number " (position) " in the queue" } None => "Waiting" } }
+                        @if let Some(waits) = waits { ": " (ShownMessage(&waits.message)) }
+                        @if let Some(until) = waits.as_ref().and_then(Waits::ends) { ". That ends " (elements::due(until, self.now)) "." }
+                    }
+                    span data-poll {}
+                }
+            }
+        }
+    }
+
+    fn output(&self, turn: &Turn, is_streamed: bool) -> Markup {
+        let ConversationMessage { number, job, state, .. } = &turn.message;
+        let ConversationView { tool_results, message_grouping, .. } = *self.conversation;
+        let form = AnswerForm { tool_results, grouping: message_grouping };
+        let id = job.id.as_str();
+        let is_running = *state == ConversationState::Running;
+        let elsewhere = turn.running.as_ref().and_then(|view| view.elsewhere_sentence());
+        let chat = if tool_results { 2 } else { 1 };
+        let stream = (is_streamed && elsewhere.is_none())
+            .then(|| format!("/jobs/{id}/live?chat={chat}&after={}", turn.window.end()));
+        let summary = job.summary.as_deref().filter(|_| !is_running);
+        html! {
+            @if turn.window.after > 0 {
+                p.say-note { a href={ "/jobs/" (id) "?after=0" } { (turn.window.after) " earlier lines" } " are on the page of the job." }
+            }
+            @if let Some(elsewhere) = &elsewhere { p.empty { (ShownMessage(elsewhere)) } }
+            div.said-lines id=[is_streamed.then_some("lines")] role=[is_streamed.then_some("log")] aria-label=[is_streamed.then_some("Answer")] data-stream=[stream] {
+                (answer::render(id, &turn.window, summary, form))
+            }
+            @if is_running { p.following { span.dot {} "Working" @if !is_streamed { span data-poll {} } } }
+            @if let Some(view) = &turn.running { div id={ "asks" (number) } data-part { (asks::of_job(&view.asks)) } }
+            (failure(job, *state))
+        }
+    }
+
+    fn form(&self) -> Markup {
+        let ConversationView { id, agent, closed, .. } = self.conversation;
+        if let Some(closed) = closed {
+            return html! { p.alert #closed { (ShownMessage(closed)) } };
+        }
+        composer(&Composer {
+            address: &format!("/api/v1/conversations/{}/messages", segment(id)),
+            agent,
+            fields: &[],
+            may_write: self.may_write,
+            then: None,
+        })
+    }
+}
+
+fn new_session(id: &str) -> Markup {
+    html! { p.new-session id=(id) data-live { span { "New session: the agent does not know what was said above" } } }
+}
+
+fn sender(message: &ConversationMessage) -> Markup {
+    let name = message.sender.as_ref().map(ToString::to_string);
+    html! { (short(name.as_deref().unwrap_or("somebody"), 60)) }
+}
+
+fn stop_button(message: &ConversationMessage) -> Markup {
+    let address = format!("/api/v1/jobs/{}/cancel", message.job.id);
+    html! {
+        @match message.state {
+            ConversationState::Waiting => button.small.script data-post=(address) data-said="The message is cancelled." { "Cancel" },
+            ConversationState::Running => button.small.script data-post=(address) data-said="The answer is being stopped."
+                data-confirm="Stop this answer with all its processes?" { "Stop" },
+            ConversationState::Answered | ConversationState::Failed | ConversationState::Cancelled => {}
+        }
+    }
+}
+
+fn failure(job: &JobRecord, state: ConversationState) -> Markup {
+    html! {
+        @if let Some(error) = job.error.as_ref().filter(|_| state == ConversationState::Failed) {
+            p.alert { b { "It failed: " } (ShownMessage(&error.message)) }
+        }
+        @if state == ConversationState::Cancelled { p.say-note { "It was cancelled." } }
+    }
+}
+
+/// The form for a message.
+pub(super) struct Composer<'a> {
+    pub(super) address: &'a str,
+    pub(super) agent: &'a AgentName,
+    /// Further fields of the request.
+    pub(super) fields: &'a [(&'a str, &'a str)],
+    pub(super) may_write: bool,
+    /// What the script opens after the message was sent.
+    pub(super) then: Option<&'a str>,
+}
+
+pub(super) fn composer(composer: &Composer<'_>) -> Markup {
+    let Composer { address, agent, fields, may_write, then } = composer;
+    if !may_write {
+        return html! { p.empty { "Your token can only read. Messages need a token with the scope " code { "operate" } "." } };
+    }
+    html! {
+        form.composer.script #composer data-chat=(address) data-next=[*then] {
+            @for (name, value) in *fields { input type="hidden" name=(name) value=(plain(value)); }
+            p.offline { "Not connected. Your text is kept, and can be sent when the daemon answers again." }
+            p.unsent #unsent role="alert" {}
+            div.composer-row {
+                textarea #say name="text" rows="1" required aria-label={ "Message to " (agent.as_str()) } placeholder={ "Message " (agent.as_str()) } {}
+                button.primary { "Send" }
+            }
+            p.hint { kbd { "Enter" } " sends, " kbd { "Shift" } " " kbd { "Enter" } " begins a new line" }
+        }
+    }
+}
