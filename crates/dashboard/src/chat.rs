@@ -172,7 +172,7 @@ fn with_job(view: &JobView, may_write: bool) -> Markup {
         div.thread {
             @if job.session_id.is_some() { p.muted { "The conversation begins with a copy of the session of this job. The job itself does not change." } }
             @else { p.muted { "This job has no session, so the conversation begins without one." } }
-            article.turn {
+            article.exchange {
                 div.asked { p.who { "Prompt" } div.bubble.pre { (Text(&short(job.prompt.as_deref().unwrap_or_default(), 600))) } }
                 div.answer {
                     p.who { b { (job.agent.as_str()) } " " (elements::job_status(job.status)) " " a href={ "/jobs/" (job.id.as_str()) } { "job" } }

@@ -30,7 +30,7 @@ pub(super) struct ConversationPageQuery {
 }
 
 /// A message with what the page shows of its answer.
-struct Turn {
+struct Exchange {
     message: ConversationMessage,
     window: OutputWindow,
     /// Details of a running job.
@@ -55,9 +55,9 @@ pub(super) async fn page(
     let after = params.before.map(|before| format!("&after={before}")).unwrap_or_default();
     let found: Page<ConversationMessage> =
         pages.client.get(&format!("{address}/messages?limit={MESSAGES_PER_PAGE}{after}")).await?;
-    let mut turns = Vec::with_capacity(found.items.len());
+    let mut exchanges = Vec::with_capacity(found.items.len());
     for message in found.items.into_iter().rev() {
-        turns.push(pages.turn(message).await?);
+        exchanges.push(pages.exchange(message).await?);
     }
     let is_newest = params.before.is_none();
     let context =
@@ -69,7 +69,7 @@ pub(super) async fn page(
             @if let Some(next) = &found.next_cursor {
                 nav.pager aria-label="Earlier messages" { a href={ (base) "?before=" (segment(next)) } { "Earlier messages" } }
             }
-            (context.turns(&turns, is_newest))
+            (context.exchanges(&exchanges, is_newest))
             @if !is_newest { nav.pager aria-label="Later messages" { a href=(base) { "Newest messages" } } }
         }
         @if is_newest { (context.form()) }
@@ -80,7 +80,7 @@ pub(super) async fn page(
 }
 
 impl Pages {
-    async fn turn(&self, message: ConversationMessage) -> Result<Turn, super::ProblemPage> {
+    async fn exchange(&self, message: ConversationMessage) -> Result<Exchange, super::ProblemPage> {
         let job = message.job.id.clone();
         let total = self.tail(&job).await?.lines;
         let after = total.saturating_sub(LINES_PER_ANSWER);
@@ -89,7 +89,7 @@ impl Pages {
             ConversationState::Running => Some(Box::new(self.client.get(&format!("jobs/{job}")).await?)),
             _ => None,
         };
-        Ok(Turn { message, window, running })
+        Ok(Exchange { message, window, running })
     }
 }
 
@@ -115,19 +115,19 @@ impl Context<'_> {
         }
     }
 
-    fn turns(&self, turns: &[Turn], is_newest: bool) -> Markup {
-        let before = turns.iter().map(|turn| Some(turn.message.resets));
+    fn exchanges(&self, exchanges: &[Exchange], is_newest: bool) -> Markup {
+        let before = exchanges.iter().map(|exchange| Some(exchange.message.resets));
         let resets = self.conversation.resets;
-        let last = turns.last().map(|turn| turn.message.resets);
+        let last = exchanges.last().map(|exchange| exchange.message.resets);
         // One answer is streamed. Others that run at the same time are shown as they are whenever the page is updated.
-        let streamed = turns.iter().find(|turn| turn.message.state == ConversationState::Running);
-        let streamed = streamed.map(|turn| turn.message.number);
+        let streamed = exchanges.iter().find(|exchange| exchange.message.state == ConversationState::Running);
+        let streamed = streamed.map(|exchange| exchange.message.number);
         html! {
-            @for (turn, before) in turns.iter().zip([None].into_iter().chain(before)) {
-                @if before.is_some_and(|before| before != turn.message.resets) {
-                    (new_session(&format!("session-{}", turn.message.number)))
+            @for (exchange, before) in exchanges.iter().zip([None].into_iter().chain(before)) {
+                @if before.is_some_and(|before| before != exchange.message.resets) {
+                    (new_session(&format!("session-{}", exchange.message.number)))
                 }
-                (self.turn(turn, streamed == Some(turn.message.number)))
+                (self.exchange(exchange, streamed == Some(exchange.message.number)))
             }
             @if is_newest && last.is_some_and(|last| last != resets) { (new_session("session-next")) }
         }
@@ -135,18 +135,18 @@ impl Context<'_> {
 
     /// Shows a message and its answer. While the job runs, the script adds lines to the answer; it then replaces only
     /// the parts with `data-part`.
-    fn turn(&self, turn: &Turn, is_streamed: bool) -> Markup {
-        let message = &turn.message;
+    fn exchange(&self, exchange: &Exchange, is_streamed: bool) -> Markup {
+        let message = &exchange.message;
         let streams = is_streamed.then(|| message.job.id.as_str());
         html! {
-            article.turn id={ "m" (message.number) } data-live data-streams=[streams] aria-label={ "Message " (message.number) } {
+            article.exchange id={ "m" (message.number) } data-live data-streams=[streams] aria-label={ "Message " (message.number) } {
                 div.asked {
                     p.who { (sender(message)) " · " (elements::at(message.sent_at)) }
                     div.bubble.pre { (Text(&message.text)) }
                 }
                 div.answer {
                     (self.state(message))
-                    (self.output(turn, is_streamed))
+                    (self.output(exchange, is_streamed))
                 }
             }
         }
@@ -181,27 +181,27 @@ impl Context<'_> {
         }
     }
 
-    fn output(&self, turn: &Turn, is_streamed: bool) -> Markup {
-        let ConversationMessage { number, job, state, .. } = &turn.message;
+    fn output(&self, exchange: &Exchange, is_streamed: bool) -> Markup {
+        let ConversationMessage { number, job, state, .. } = &exchange.message;
         let ConversationView { tool_results, message_grouping, .. } = *self.conversation;
         let form = AnswerForm { tool_results, grouping: message_grouping };
         let id = job.id.as_str();
         let is_running = *state == ConversationState::Running;
-        let elsewhere = turn.running.as_ref().and_then(|view| view.elsewhere_sentence());
+        let elsewhere = exchange.running.as_ref().and_then(|view| view.elsewhere_sentence());
         let chat = if tool_results { 2 } else { 1 };
         let stream = (is_streamed && elsewhere.is_none())
-            .then(|| format!("/jobs/{id}/live?chat={chat}&after={}", turn.window.end()));
+            .then(|| format!("/jobs/{id}/live?chat={chat}&after={}", exchange.window.end()));
         let summary = job.summary.as_deref().filter(|_| !is_running);
         html! {
-            @if turn.window.after > 0 {
-                p.say-note { a href={ "/jobs/" (id) "?after=0" } { (turn.window.after) " earlier lines" } " are on the page of the job." }
+            @if exchange.window.after > 0 {
+                p.say-note { a href={ "/jobs/" (id) "?after=0" } { (exchange.window.after) " earlier lines" } " are on the page of the job." }
             }
             @if let Some(elsewhere) = &elsewhere { p.empty { (ShownMessage(elsewhere)) } }
             div.said-lines id=[is_streamed.then_some("lines")] role=[is_streamed.then_some("log")] aria-label=[is_streamed.then_some("Answer")] data-stream=[stream] {
-                (answer::render(id, &turn.window, summary, form))
+                (answer::render(id, &exchange.window, summary, form))
             }
             @if is_running { p.following { span.dot {} "Working" @if !is_streamed { span data-poll {} } } }
-            @if let Some(view) = &turn.running { div id={ "asks" (number) } data-part { (asks::of_job(&view.asks)) } }
+            @if let Some(view) = &exchange.running { div id={ "asks" (number) } data-part { (asks::of_job(&view.asks)) } }
             (failure(job, *state))
         }
     }

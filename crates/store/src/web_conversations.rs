@@ -15,10 +15,10 @@ statements! {
         values ($1, $2, $3, $4, $4, $5, $6) on conflict (id) do nothing";
     WEB_CONVERSATION = same "select * from web_conversations where id = $1";
     LOCK_WEB_CONVERSATION = locked "select * from web_conversations where id = $1";
-    WEB_CONVERSATIONS = same "select * from web_conversations where (updated_at, id) < ($1, $2) \
+    WEB_CONVERSATIONS = same "select * from web_conversations where updated_at <= $1 and (updated_at < $1 or id < $2) \
         order by updated_at desc, id desc limit $3";
-    WEB_CONVERSATIONS_OF_AGENT = same "select * from web_conversations where agent = $1 and (updated_at, id) < ($2, $3) \
-        order by updated_at desc, id desc limit $4";
+    WEB_CONVERSATIONS_OF_AGENT = same "select * from web_conversations where agent = $1 and updated_at <= $2 \
+        and (updated_at < $2 or id < $3) order by updated_at desc, id desc limit $4";
     RECENT_WEB_JOBS = same "select jobs.id, jobs.status from (select job_id, number from web_messages where conversation = $1 \
         order by number desc limit $2) as message join jobs on jobs.id = message.job_id order by message.number desc";
     COUNT_WEB_MESSAGE = same "update web_conversations set last_number = last_number + 1, updated_at = $2 where id = $1";

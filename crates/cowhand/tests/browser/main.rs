@@ -190,3 +190,18 @@ fn page_is_dimmed_while_daemon_is_gone() {
 fn page_catches_up_after_daemon_restart() {
     Scene::new().story("life");
 }
+
+#[test]
+fn person_talks_to_agent_in_chat() {
+    Scene::new().story("chat");
+}
+
+#[test]
+fn chat_works_on_a_phone_and_with_hostile_text() {
+    Scene::new().story("chat-phone");
+}
+
+#[test]
+fn unsent_message_is_kept_while_daemon_is_gone() {
+    Scene::new().story("chat-away");
+}
