@@ -133,7 +133,7 @@ fn with_agent(agents: &[AgentView], chosen: &str, may_write: bool) -> Result<Mar
         return Err(ApiProblem::not_found(format!("{chosen} is no agent with web chat in the config")));
     }
     Ok(html! {
-        div.page-head { div { p.over { a href="/chat" { "Chat" } } h1 { "New conversation" @if let Some(agent) = agent { " with " (agent.name.as_str()) } } } }
+        div.page-head.chat-head { div { p.over { a href="/chat" { "Chat" } } h1 { "New conversation" @if let Some(agent) = agent { " with " (agent.name.as_str()) } } } }
         @match agent {
             Some(agent) => {
                 div.thread {
@@ -168,7 +168,7 @@ fn choices(agents: &[AgentView]) -> Markup {
 fn with_job(view: &JobView, may_write: bool) -> Markup {
     let job = &view.job;
     html! {
-        div.page-head { div { p.over { a href="/chat" { "Chat" } " with " (elements::agent(&job.agent)) } h1 { "Continue " (job.id.as_str()) } } }
+        div.page-head.chat-head { div { p.over { a href="/chat" { "Chat" } " with " (elements::agent(&job.agent)) } h1 { "Continue " (job.id.as_str()) } } }
         div.thread {
             @if job.session_id.is_some() { p.muted { "The conversation begins with a copy of the session of this job. The job itself does not change." } }
             @else { p.muted { "This job has no session, so the conversation begins without one." } }

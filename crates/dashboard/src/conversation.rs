@@ -41,6 +41,8 @@ struct Exchange {
 struct Context<'a> {
     conversation: &'a ConversationView,
     may_write: bool,
+    /// True if the page has a form for the next message.
+    has_form: bool,
     now: Timestamp,
 }
 
@@ -60,8 +62,9 @@ pub(super) async fn page(
         exchanges.push(pages.exchange(message).await?);
     }
     let is_newest = params.before.is_none();
-    let context =
-        Context { conversation: &conversation, may_write: caller.scope >= Scope::Operate, now: now() };
+    let may_write = caller.scope >= Scope::Operate;
+    let has_form = is_newest && may_write && conversation.closed.is_none();
+    let context = Context { conversation: &conversation, may_write, has_form, now: now() };
     let base = format!("/chat/{}", segment(&conversation.id));
     let main = html! {
         (context.head())
@@ -167,7 +170,7 @@ impl Context<'_> {
                     b { (message.job.agent.as_str()) } " "
                     (elements::status_as(shown, word))
                     span.muted { (elements::job_duration(job, self.now)) " · " a href={ "/jobs/" (job.id.as_str()) } { "job" } }
-                    @if self.may_write { (stop_button(message)) }
+                    @if self.may_write { (button(message, self.has_form)) }
                 }
                 @if *state == ConversationState::Waiting {
                     p.alert.waits {
@@ -230,14 +233,17 @@ fn sender(message: &ConversationMessage) -> Markup {
     html! { (short(name.as_deref().unwrap_or("somebody"), 60)) }
 }
 
-fn stop_button(message: &ConversationMessage) -> Markup {
+fn button(message: &ConversationMessage, has_form: bool) -> Markup {
     let address = format!("/api/v1/jobs/{}/cancel", message.job.id);
     html! {
         @match message.state {
             ConversationState::Waiting => button.small.script data-post=(address) data-said="The message is cancelled." { "Cancel" },
             ConversationState::Running => button.small.script data-post=(address) data-said="The answer is being stopped."
                 data-confirm="Stop this answer with all its processes?" { "Stop" },
-            ConversationState::Answered | ConversationState::Failed | ConversationState::Cancelled => {}
+            ConversationState::Failed | ConversationState::Cancelled => {
+                @if has_form { button.small.script type="button" data-again title="Puts the text into the form" { "Send again" } }
+            }
+            ConversationState::Answered => {}
         }
     }
 }

@@ -336,6 +336,7 @@
     const button = click.target.closest('button');
     if (!button) return;
     if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
+    if ('again' in button.dataset) sendAgain(button);
     if ('closes' in button.dataset) button.closest('dialog').close();
     if (button.dataset.post && (!button.dataset.confirm || await confirmAction(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer, message: button.dataset.message } : {});
   });
@@ -367,6 +368,13 @@
       const draft = JSON.parse(sessionStorage.getItem(draftName));
       if (draft) { $('textarea', composer).value = draft.value; key = draft.key; }
     } catch { /* There is no draft. */ }
+  }
+  function sendAgain(button) {
+    const text = $('textarea', composer);
+    text.value = $('.bubble', button.closest('.exchange')).textContent;
+    key = undefined;
+    keepDraft();
+    text.focus();
   }
   async function sendMessage(address, more) {
     const text = $('textarea', composer);

@@ -65,7 +65,8 @@ impl Chat {
     }
 
     async fn get(&self, path: &str) -> Value {
-        let (status, found) = answer(self.scene.ask("GET", &format!("/api/v1/{path}")).bearer_auth(&self.token)).await;
+        let (status, found) =
+            answer(self.scene.ask("GET", &format!("/api/v1/{path}")).bearer_auth(&self.token)).await;
         assert_eq!(status, 200, "{path}: {found}");
         found
     }
@@ -161,14 +162,20 @@ async fn a_repeated_message_runs_once() {
     let all = futures_util::future::join_all((0..8).map(|_| chat.post("conversations", begin.clone()))).await;
     let new = all.iter().filter(|(status, _)| *status == 201).count();
     assert_eq!(new, 1, "{all:?}");
-    assert!(all.iter().all(|(status, sent)| matches!(status, 200 | 201) && id(sent) == id(&all[0].1)), "{all:?}");
+    assert!(
+        all.iter().all(|(status, sent)| matches!(status, 200 | 201) && id(sent) == id(&all[0].1)),
+        "{all:?}"
+    );
     let path = format!("conversations/{}/messages", id(&all[0].1));
     let more = json!({"text": "second", "key": "k2"});
     let all = futures_util::future::join_all((0..8).map(|_| chat.post(&path, more.clone()))).await;
     assert_eq!(all.iter().filter(|(status, _)| *status == 201).count(), 1, "{all:?}");
     assert_eq!(chat.scene.jobs().len(), 2);
     // The same key for another agent, and another key, are other messages.
-    assert_eq!(chat.post("conversations", json!({"agent": "talker", "text": "first", "key": "k1"})).await.0, 201);
+    assert_eq!(
+        chat.post("conversations", json!({"agent": "talker", "text": "first", "key": "k1"})).await.0,
+        201
+    );
     assert_eq!(chat.post(&path, json!({"text": "second", "key": "k3"})).await.0, 201);
     chat.scene.end_jobs();
 }
@@ -228,7 +235,8 @@ async fn messages_wait_in_their_order_and_can_be_cancelled() {
         assert_eq!(chat.messages(&conversation).await.len(), left);
     }
     assert_eq!(chat.scene.run(&["delete", &second, "--yes"]).0, 0);
-    let gone = chat.scene.ask("GET", &format!("/api/v1/conversations/{conversation}")).bearer_auth(&chat.token);
+    let gone =
+        chat.scene.ask("GET", &format!("/api/v1/conversations/{conversation}")).bearer_auth(&chat.token);
     assert_eq!(answer(gone).await.0, 404);
 }
 
@@ -297,7 +305,12 @@ async fn wrong_messages_are_refused() {
         ("conversations", json!({"agent": "waiter", "text": long}), 400, "at most 100000 bytes"),
         ("conversations", json!({"agent": "waiter", "text": "x", "key": ""}), 400, "idempotency key"),
         ("conversations", json!({"text": "x"}), 400, "either an `agent` or a `job`"),
-        ("conversations", json!({"agent": "waiter", "job": "job-2026-01-05-aaaaaa", "text": "x"}), 400, "either"),
+        (
+            "conversations",
+            json!({"agent": "waiter", "job": "job-2026-01-05-aaaaaa", "text": "x"}),
+            400,
+            "either",
+        ),
         ("conversations", json!({"agent": "waiter", "text": "x", "more": 1}), 400, "more"),
         ("conversations", no_agent, 404, "nobody"),
         ("conversations", json!({"job": "job-2026-01-05-aaaaaa", "text": "x"}), 404, "job-2026-01-05-aaaaaa"),

@@ -51,7 +51,8 @@ fn message(conversation: &str, agent_name: &str, key: Option<&str>, second: i64)
 }
 
 fn first(conversation: &str, agent: &str, key: Option<&str>, second: i64) -> NewWebMessage {
-    let begin = NewWebConversation { title: format!("title of {conversation}"), continues: None, confined: None };
+    let begin =
+        NewWebConversation { title: format!("title of {conversation}"), continues: None, confined: None };
     NewWebMessage { begin: Some(begin), ..message(conversation, agent, key, second) }
 }
 
@@ -136,7 +137,9 @@ async fn a_reset_counts_for_later_messages(db: TestDb) {
 
 async fn the_conversations_with_the_newest_messages_come_first(db: TestDb) {
     let store = db.open().await;
-    for (second, conversation, agent) in [(1, "c1", "coder"), (2, "c2", "other"), (3, "c3", "coder"), (3, "c4", "coder")] {
+    for (second, conversation, agent) in
+        [(1, "c1", "coder"), (2, "c2", "other"), (3, "c3", "coder"), (3, "c4", "coder")]
+    {
         send(&store, first(conversation, agent, None, second), second).await;
     }
     let (_, job) = send(&store, message("c1", "coder", None, 5), 5).await;
@@ -162,8 +165,10 @@ async fn a_conversation_continues_a_job_until_it_has_a_session(db: TestDb) {
     let store = db.open().await;
     let parent: JobId = "job-2026-01-05-a1b2c3".parse().unwrap();
     let begin = NewWebConversation { title: "t".into(), continues: Some(parent.clone()), confined: None };
-    let (_, one) = send(&store, NewWebMessage { begin: Some(begin), ..message("c1", "coder", None, 1) }, 1).await;
-    let continues = async |job: &JobId| store.web_conversation_continues("c1".into(), job.clone()).await.unwrap();
+    let (_, one) =
+        send(&store, NewWebMessage { begin: Some(begin), ..message("c1", "coder", None, 1) }, 1).await;
+    let continues =
+        async |job: &JobId| store.web_conversation_continues("c1".into(), job.clone()).await.unwrap();
     assert_eq!(continues(&one).await, Some(parent.clone()));
     // The first job was cancelled without a session.
     store.cancel(one, at(2)).await.unwrap();
