@@ -4,6 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::breaker::Breaker;
 use crate::budget::{Budget, UsageReporting};
@@ -97,6 +98,9 @@ pub struct Settlement {
     /// Time at which the agent was started, if this node knows that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_began_at: Option<Timestamp>,
+    /// Steering messages that the attempt has, by their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delivered: Vec<Uuid>,
 }
 
 impl Settlement {
@@ -119,6 +123,7 @@ impl From<Outcome> for Settlement {
             ended_at: None,
             ended_boot: None,
             agent_began_at: None,
+            delivered: Vec::new(),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::report::ReportedOutcome;
 use crate::retention::RetentionLimit;
 use crate::schedule::{DisabledBy, SkipReason};
 use crate::server::Scope;
+use crate::steering::{SteeringRoute, SteeringStatus};
 use crate::trigger::FiringKey;
 use crate::work::{WorkItemId, WorkOutcome};
 
@@ -118,6 +119,30 @@ pub enum Fact {
     /// The author of the chat message edited it before the job started. The job has a new prompt.
     #[serde(rename = "job:edited")]
     JobEdited,
+    /// Somebody sent a message to the job.
+    #[serde(rename = "job:message")]
+    JobMessage {
+        /// Number of the message in its job.
+        number: u32,
+        route: SteeringRoute,
+        /// True if the current turn of the agent ends before the agent gets the message.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        interrupt: bool,
+    },
+    /// A message to the job no longer waits.
+    #[serde(rename = "job:message_settled")]
+    JobMessageSettled {
+        /// Number of the message in its job.
+        number: u32,
+        /// `delivered`, `next_turn` or `dropped`.
+        status: SteeringStatus,
+        /// Attempt that has the message, if it was delivered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<u32>,
+        /// Job whose prompt has the message, if it is part of the next turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_job: Option<JobId>,
+    },
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
@@ -339,6 +364,8 @@ impl Fact {
             Self::JobRescheduled { .. } => "job:rescheduled",
             Self::JobRetrying { .. } => "job:retrying",
             Self::JobEdited => "job:edited",
+            Self::JobMessage { .. } => "job:message",
+            Self::JobMessageSettled { .. } => "job:message_settled",
             Self::JobParked { .. } => "job:parked",
             Self::JobCancelling { .. } => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",

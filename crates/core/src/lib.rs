@@ -49,6 +49,7 @@ pub mod session;
 pub mod shape;
 pub mod shell;
 pub mod size;
+pub mod steering;
 pub mod store_address;
 pub mod suggest;
 pub mod traces;

@@ -114,6 +114,8 @@ impl OutputMessage {
     pub const TRUNCATED: &str = "truncated";
     /// The `subtype` of the line about output of a cancelled job that was not read.
     pub const UNREAD: &str = "unread";
+    /// The `subtype` of a message that somebody sent to the job and that the agent has.
+    pub const STEERING: &str = "steering";
     /// The `subtype`s of the lines that only cowhand writes.
     const OWN_SUBTYPES: [&str; 4] = [Self::ATTEMPT, Self::GAP, Self::TRUNCATED, Self::UNREAD];
 

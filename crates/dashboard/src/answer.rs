@@ -39,6 +39,8 @@ enum PartContent {
     /// Beginning of a text that is still being written.
     Growing(String),
     Tool(ToolCall),
+    /// Message of a person that the agent got while it worked.
+    Said(String),
     Error(String),
     Note(String),
 }
@@ -112,6 +114,11 @@ fn add_line(parts: &mut Vec<AnswerPart>, line: u64, text: &str) {
             {
                 PartContent::Note(OutputMessage::attempt_heading(&attempt, &extra))
             }
+            OutputMessage::System { subtype: Some(subtype), content: Some(text), .. }
+                if subtype == OutputMessage::STEERING =>
+            {
+                PartContent::Said(text)
+            }
             OutputMessage::System { content: Some(text), .. } if result_line(&text).is_none() => {
                 PartContent::Plain(text)
             }
@@ -166,7 +173,9 @@ impl AnswerPart {
             PartContent::Text(shown) | PartContent::Plain(shown) | PartContent::Error(shown) => {
                 shown.contains(text)
             }
-            PartContent::Growing(_) | PartContent::Tool(_) | PartContent::Note(_) => false,
+            PartContent::Growing(_) | PartContent::Said(_) | PartContent::Tool(_) | PartContent::Note(_) => {
+                false
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! State that the parts of the daemon share: the store, the loaded config, the clock, and the running attempts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -176,6 +176,8 @@ struct Running {
     epoch: i64,
     attempt: u32,
     stop_request: watch::Sender<StopRequest>,
+    /// Notified when the job may have new messages.
+    messages: Arc<Notify>,
 }
 
 impl Engine {
@@ -277,10 +279,34 @@ impl Engine {
             return None;
         }
         let (stop_request, stop_requests) = watch::channel(StopRequest::Continue);
-        let attempt_task =
-            Running { agent: job.agent().clone(), epoch, attempt: job.attempts(), stop_request };
+        let attempt_task = Running {
+            agent: job.agent().clone(),
+            epoch,
+            attempt: job.attempts(),
+            stop_request,
+            messages: Arc::default(),
+        };
         running.insert(job.id().clone(), attempt_task);
         Some(stop_requests)
+    }
+
+    /// Returns what is notified when a job with an attempt task may have new messages.
+    pub(crate) fn message_notice(&self, job: &JobId) -> Arc<Notify> {
+        self.running().get(job).map(|running| Arc::clone(&running.messages)).unwrap_or_default()
+    }
+
+    /// Tells the attempt task of a job, if there is one on this node, that the job may have new messages.
+    pub(crate) fn wake_messages(&self, job: &JobId) {
+        if let Some(running) = self.running().get(job) {
+            running.messages.notify_one();
+        }
+    }
+
+    /// Tells all attempt tasks of these agents that their jobs may have new messages.
+    pub(crate) fn wake_messages_of(&self, agents: &BTreeSet<AgentName>) {
+        for running in self.running().values().filter(|running| agents.contains(&running.agent)) {
+            running.messages.notify_one();
+        }
     }
 
     /// Requests a new plan of an agent, after a change without an event.

@@ -15,6 +15,7 @@ use cowhand_core::report::ReportRefused;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, trigger_words};
+use cowhand_core::steering::{MAX_STEERING_MESSAGES, MAX_WAITING_MESSAGE_BYTES};
 use cowhand_core::trigger::MAX_KEY_BYTES;
 use cowhand_core::web_chat::MAX_WEB_MESSAGE_BYTES;
 use cowhand_core::work::WorkItemId;
@@ -140,6 +141,26 @@ pub enum FleetError {
     NoScheduleAnywhere { schedule: String, nearest: Option<String> },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
     NoJob(JobId),
+    #[error(
+        "{job} has ended ({status}), so its agent takes no more messages; if its runtime can fork sessions, \
+         `cowhand fork {job} -p TEXT` continues with a copy of its session, and `cowhand retry {job} -p TEXT` runs it again"
+    )]
+    JobEnded { job: JobId, status: JobStatus },
+    #[error(
+        "{0} is being cancelled, so its agent takes no more messages; `cowhand retry {0} -p TEXT` runs it again"
+    )]
+    JobCancelling(JobId),
+    #[error("the message is empty; write a text")]
+    EmptyMessage,
+    #[error(
+        "{0} has got {MAX_STEERING_MESSAGES} messages, which is the maximum; send the next ones to a later job"
+    )]
+    TooManyMessages(JobId),
+    #[error(
+        "the messages to {0} that wait may have {MAX_WAITING_MESSAGE_BYTES} bytes together; put a longer text into a file that \
+         the agent can read, and name the file in the message"
+    )]
+    MessagesTooLarge(JobId),
     #[error("there is no ask {0}; `cowhand asks --all` lists them")]
     NoAsk(AskId),
     #[error(transparent)]
@@ -227,8 +248,6 @@ pub enum FleetError {
         "people cannot talk to {agent} in the web chat; `web_chat` and the schedules in its config decide that"
     )]
     WebChatOff { agent: AgentName },
-    #[error("the message is empty")]
-    EmptyMessage,
     #[error(
         "a message has at most {MAX_WEB_MESSAGE_BYTES} bytes, and this one has {bytes}; put a longer text into a file that \
          the agent can read, and name the file instead"

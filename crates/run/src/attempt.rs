@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::cgroup::Cgroup;
 use super::ending::Ending;
+use super::input::INPUT_FILE;
 use super::process::{self, ProcessIdentity};
 use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
@@ -201,11 +202,12 @@ impl Attempt {
     }
 
     /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. Other files
-    /// that may contain a secret are removed too: the prompt; the checkpoints, which contain output that is not masked
+    /// that may contain a secret are removed too: the prompt and the messages; the checkpoints, which contain output that is not masked
     /// yet; `start.json`, because the config can put a secret into an argument. The file of secrets is removed last,
     /// because it is needed as long as there is output.
     pub fn remove_output(&self) -> io::Result<()> {
         missing_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
+        missing_is_ok(fs::remove_file(self.folder.join(INPUT_FILE)))?;
         missing_is_ok(fs::remove_file(self.folder.join("index")))?;
         missing_is_ok(fs::remove_file(self.stdout()))?;
         missing_is_ok(fs::remove_file(self.stderr()))?;
@@ -492,6 +494,11 @@ impl Attempt {
 
     pub(super) fn append(&self, name: &str) -> io::Result<File> {
         private_options().append(true).open(self.folder.join(name))
+    }
+
+    /// Opens a file for reading and appending, and creates it if it is missing.
+    pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {
+        private_options().read(true).append(true).create(true).open(self.folder.join(name))
     }
 
     pub fn name(&self) -> &str {

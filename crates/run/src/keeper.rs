@@ -11,13 +11,14 @@ use std::fs::File;
 use std::io::{self, PipeReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use cowhand_core::job::Termination;
 use cowhand_core::sandbox::SandboxKind;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use cowhand_system::fault;
@@ -28,6 +29,7 @@ use super::bounded::BoundedStreams;
 use super::caps::{CapsError, Groups, SpawnError};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
+use super::feeder::Feeder;
 use super::folder_access::{self, WRITE_RETRY_DELAY, log_error};
 use super::process::{self, ProcessIdentity};
 use super::sandbox::docker::leftover;
@@ -129,7 +131,8 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     let mut streams = BoundedStreams::default();
     let wrapped = start.sandbox.as_ref().is_some_and(|plan| plan.kind == SandboxKind::Bubblewrap);
     let mut bwrap_status = if wrapped { Some(BwrapStatus::new()?) } else { None };
-    let spawned = spawn(attempt, start, &mut groups, &mut streams, bwrap_status.as_ref());
+    let (input, feeder) = input(attempt, start)?;
+    let spawned = spawn(attempt, start, input, &mut groups, &mut streams, bwrap_status.as_ref());
     bwrap_status.iter_mut().for_each(BwrapStatus::spawned);
     let agent = match spawned {
         Ok(Some(agent)) => agent,
@@ -148,8 +151,9 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
             }));
         }
     };
+    let feeding = feeder.map(|feeder| tokio::spawn(feeder.run()).abort_handle());
     let grace = Duration::from_millis(start.grace_ms);
-    let mut watch = Watch { agent, wrapped, grace, groups, ..Watch::default() };
+    let mut watch = Watch { agent, wrapped, grace, groups, feeding, ..Watch::default() };
     let mut folder_check = tokio::time::interval(FOLDER_POLL_INTERVAL);
     let mut orphaned = false;
     let mut deadline =
@@ -252,11 +256,12 @@ fn not_started(message: String) -> Ending {
 fn spawn(
     attempt: &Attempt,
     start: &StartSpec,
+    input: Stdio,
     groups: &mut Groups,
     streams: &mut BoundedStreams,
     bwrap_status: Option<&BwrapStatus>,
 ) -> Result<Option<i32>, SpawnError> {
-    let agent = spawn_in(attempt, start, groups, streams, bwrap_status)?;
+    let agent = spawn_in(attempt, start, input, groups, streams, bwrap_status)?;
     fault::point("keeper-spawned");
     match write_agent(attempt, agent) {
         Ok(()) => {}
@@ -285,11 +290,13 @@ fn spawn(
 fn spawn_in(
     attempt: &Attempt,
     start: &StartSpec,
+    input: Stdio,
     groups: &mut Groups,
     streams: &mut BoundedStreams,
     bwrap_status: Option<&BwrapStatus>,
 ) -> Result<i32, SpawnError> {
-    let (mut command, output) = command(attempt, start, bwrap_status).map_err(SpawnError::NotStarted)?;
+    let (mut command, output) =
+        command(attempt, start, input, bwrap_status).map_err(SpawnError::NotStarted)?;
     let agent = groups.spawn(&mut command)?;
     // The command holds the write ends of the pipes. A pipe ends only when all its write ends are closed.
     drop(command);
@@ -297,6 +304,13 @@ fn spawn_in(
         streams.keep(pipe, file, limit);
     }
     Ok(agent)
+}
+
+/// Returns the standard input of the agent: the file with the prompt, or a pipe with the feeder that fills it.
+fn input(attempt: &Attempt, start: &StartSpec) -> io::Result<(Stdio, Option<Feeder>)> {
+    let Some(format) = start.input else { return Ok((attempt.open(PROMPT_FILE)?.into(), None)) };
+    let (feeder, reader) = Feeder::new(attempt, format)?;
+    Ok((reader.into(), Some(feeder)))
 }
 
 /// A pipe that the keeper reads, the file for its content, and the number of bytes to keep.
@@ -307,6 +321,7 @@ type BoundedOutput = (PipeReader, File, u64);
 fn command(
     attempt: &Attempt,
     start: &StartSpec,
+    input: Stdio,
     bwrap_status: Option<&BwrapStatus>,
 ) -> io::Result<(Command, Vec<BoundedOutput>)> {
     let mut argv: Vec<OsString> = match &start.sandbox {
@@ -318,7 +333,7 @@ fn command(
     }
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(&start.directory).stdin(attempt.open(PROMPT_FILE)?).process_group(0);
+    command.args(arguments).current_dir(&start.directory).stdin(input).process_group(0);
     let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
     let Some(KeeperLimits { output_bytes, .. }) = start.limits else {
         command.stdout(stdout).stderr(stderr);
@@ -367,6 +382,8 @@ struct Watch {
     /// Time of the next kill; at first the end of the grace period.
     kill_at: Option<Instant>,
     leftovers: u32,
+    /// The task that feeds the agent.
+    feeding: Option<AbortHandle>,
 }
 
 impl Watch {
@@ -398,6 +415,10 @@ impl Watch {
             return;
         }
         self.stopped = Some(Termination::Graceful);
+        // This closes the agent's input.
+        if let Some(feeding) = &self.feeding {
+            feeding.abort();
+        }
         self.kill_at = Some(Instant::now() + self.grace);
         // The signal is sent to the agent's process group, so that the foreground processes of the agent can finish
         // too. With bubblewrap, only the members of the group inside the sandbox get the signal.

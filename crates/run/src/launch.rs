@@ -62,7 +62,7 @@ impl Launch {
         let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
         environment.extend(item.iter().flat_map(|item| item.variables.clone()));
         let request = LaunchRequest { agent, session, folder, environment: &environment };
-        let CommandLine { argv, defaults, environment: own, mut files, stop_signal, reader } =
+        let CommandLine { argv, defaults, environment: own, mut files, stop_signal, reader, input } =
             (description::description(runtime).plan)(&request);
         files.extend(item.map(|item| item.file));
         for (name, value) in defaults {
@@ -76,6 +76,7 @@ impl Launch {
             stop_signal,
             grace_ms: STOP_GRACE_MS,
             reader: Some(reader),
+            input,
             limits: None,
             sandbox: None,
             program: None,

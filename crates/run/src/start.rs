@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::process::StopSignal;
 use super::runtime::Reader;
 use super::runtime::description::OWN_PROGRAM;
+use super::runtime::input::InputFormat;
 
 /// Command that the keeper runs. The keeper inherits the environment and passes it on. The environment is not stored,
 /// except for its secrets, which redaction needs (`Attempt::write_secrets`).
@@ -23,6 +24,10 @@ pub struct StartSpec {
     /// Initial state of the reader. It is stored because the config may change later.
     #[serde(default)]
     pub reader: Option<Reader>,
+    /// Form in which the keeper passes the prompt and messages to the agent. `None` if the standard input of the agent is
+    /// the file with the prompt.
+    #[serde(default)]
+    pub input: Option<InputFormat>,
     /// Limits of the keeper; `None` for an attempt of a job, because the daemon enforces its limits.
     #[serde(default)]
     pub limits: Option<KeeperLimits>,

@@ -29,9 +29,10 @@ use anyhow::Context;
 use cowhand_core::job::JobUsage;
 use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::ending::Ending;
-use super::runtime::{Finish, Reader};
+use super::runtime::{Finish, KnownMessages, Reader};
 use crate::redact::{OpenSecret, Redactor};
 use batch::Batch;
 use index::{Checkpoint, Index};
@@ -68,6 +69,8 @@ pub struct Tailer {
     reader: Reader,
     /// Redactor that masks secrets in every line before the reader gets the line.
     redactor: Redactor,
+    /// Messages to the job that the agent may confirm.
+    messages: KnownMessages,
     stdout: Stream,
     stderr: Stream,
     /// Secrets of several lines that the next line of each stream may continue.
@@ -133,6 +136,7 @@ impl Tailer {
             open_secrets: OpenSecrets::default(),
             reader,
             redactor,
+            messages: KnownMessages::default(),
             initial_reader,
             jsonl,
             index,
@@ -175,7 +179,9 @@ impl Tailer {
     /// next call starts again at the last checkpoint, so a disk that is full for a while does no harm.
     pub fn advance(&mut self, now: Timestamp) -> anyhow::Result<u64> {
         if self.failed || !self.is_intact() {
+            let messages = self.messages.clone();
             *self = Self::open(self.files.clone(), self.initial_reader.clone(), self.redactor.clone(), now)?;
+            self.set_messages(messages);
         }
         self.failed = true;
         let before = self.lines;
@@ -191,6 +197,17 @@ impl Tailer {
     pub fn set_redactor(&mut self, redactor: Redactor) {
         self.reader.set_redactor(&redactor);
         self.redactor = redactor;
+    }
+
+    /// Sets the messages to the job that the agent may confirm. They have to be set before the agent can confirm them.
+    pub fn set_messages(&mut self, messages: KnownMessages) {
+        self.reader.set_messages(&messages);
+        self.messages = messages;
+    }
+
+    /// Returns the ids of the messages that the agent has confirmed.
+    pub fn confirmed_messages(&self) -> &[Uuid] {
+        self.reader.confirmed_messages()
     }
 
     /// Returns true if the last [`Self::advance`] did not read everything.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, claims, jobs};
+use super::{Store, StoreError, claims, job_messages, jobs};
 
 statements! {
     LAST_OUTCOME = same "select number, outcome from attempts where job_id = $1 and outcome is not null \
@@ -86,6 +86,7 @@ impl Store {
                 let (outcome, ended) = (Outcome::Cancelled { how }, tx.moment(now));
                 claims::apply_job_end(tx, &job, &outcome, None, None, (ended, now)).await?;
                 jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
+                job_messages::drop_waiting(tx, &job, now).await?;
                 Ok(CancelOutcome::Done(job))
             })
         })

@@ -21,8 +21,8 @@ use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::database::writer::SuccessIf;
 use super::{
-    Store, StoreError, adoptions, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions,
-    snapshot, usage,
+    Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers,
+    schedules, sessions, snapshot, usage,
 };
 
 statements! {
@@ -264,8 +264,8 @@ impl Store {
         retry: Retry,
         now: Timestamp,
     ) -> Result<Settled, StoreError> {
-        let settlement = settlement.into();
-        self.write(move |tx| Box::pin(settle(tx, id, epoch, settlement, retry, now))).await
+        let (settlement, random) = (settlement.into(), self.random);
+        self.write(move |tx| Box::pin(settle(tx, id, epoch, settlement, retry, now, random))).await
     }
 
     /// Makes a job pending again if its claimed attempt never began.
@@ -313,6 +313,7 @@ impl Store {
         retry: Retry,
         now: Timestamp,
     ) -> Result<Settled, StoreError> {
+        let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
                 jobs::lock(tx, &id).await?;
@@ -324,7 +325,7 @@ impl Store {
                 }
                 let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
                 let lost = Settlement { silent, ..lost.into() };
-                settle(tx, id, epoch, lost, retry, now).await
+                settle(tx, id, epoch, lost, retry, now, random).await
             })
         })
         .await
@@ -353,6 +354,7 @@ async fn settle(
     settlement: Settlement,
     retry: Retry,
     now: Timestamp,
+    random: fn() -> u64,
 ) -> Result<Settled, StoreError> {
     // The provider is locked before the job, as in a claim.
     let provider = match settlement.limit {
@@ -373,6 +375,7 @@ async fn settle(
         used_no_tool,
         limit,
         agent_began_at,
+        delivered,
         ..
     } = settlement;
     let usage = budgets::end(tx, &job, reported_usage, silent, &outcome).await?;
@@ -402,6 +405,7 @@ async fn settle(
         tx.execute(ACTED, args![id.as_str()]).await?;
     }
     asks::attempt_ended(tx, &job, now).await?;
+    job_messages::record_delivered(tx, &job, &delivered, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
         apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, (end.counted_from, now)).await?;
     } else {
@@ -414,6 +418,14 @@ async fn settle(
         None => Fact::of_settled(&job, &outcome),
     };
     jobs::record(tx, &job, fact, now);
+    if matches!(job.state(), JobState::Ended { .. }) {
+        // A job may complete although its cancellation was requested.
+        if is_cancelled || matches!(outcome, Outcome::Cancelled { .. }) {
+            job_messages::drop_waiting(tx, &job, now).await?;
+        } else {
+            job_messages::continue_in_next_turn(tx, &job, random, now).await?;
+        }
+    }
     Ok(Settled::Done(job))
 }
 
@@ -528,7 +540,7 @@ async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Re
     Ok(epoch)
 }
 
-async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
+pub(super) async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
     let row = jobs::stored_columns(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     Ok(row.time_opt("cancel_asked_at")?.is_some())

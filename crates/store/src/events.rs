@@ -14,9 +14,9 @@ use super::database::event_log::{self, NewEvent};
 use super::{Store, StoreError, jobs};
 
 statements! {
-    // Neither a hook nor the id of a session changes a plan.
+    // Neither a hook nor the id of a session nor the end of a message changes a plan.
     CHANGED_AGENTS = same "select agent, type, max(seq) as seq from events where seq > $1 \
-        and type not in ('hook:completed', 'hook:failed', 'hook:skipped', 'job:session') group by agent, type";
+        and type not in ('hook:completed', 'hook:failed', 'hook:skipped', 'job:session', 'job:message_settled') group by agent, type";
     EVENTS_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events where seq > $1 order by seq limit $2";
     AUDIT_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null and seq > $1 order by seq limit $2";
@@ -36,6 +36,8 @@ pub struct ChangedAgents {
     pub agents: BTreeSet<AgentName>,
     /// True if an event concerns the plans of the whole fleet.
     pub whole_fleet: bool,
+    /// Agents whose jobs have new messages.
+    pub with_messages: BTreeSet<AgentName>,
 }
 
 /// Events of the fleet that change no plan.
@@ -53,8 +55,10 @@ impl Store {
                     return Ok(changed);
                 }
                 for row in tx.all(CHANGED_AGENTS, args![seq]).await? {
-                    if row.get::<String>("agent")?.is_empty() {
-                        let kind: String = row.get("type")?;
+                    let kind: String = row.get("type")?;
+                    if kind == "job:message" {
+                        changed.with_messages.insert(row.parse("agent")?);
+                    } else if row.get::<String>("agent")?.is_empty() {
                         changed.whole_fleet |= !WITHOUT_PLAN.contains(&kind.as_str());
                     } else {
                         changed.agents.insert(row.parse("agent")?);

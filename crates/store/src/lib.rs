@@ -11,7 +11,7 @@
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
 //! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, conversation, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//!   follow-up, schedule, conversation, event counter. Several leases, items or schedules are locked in the order of their ids. So no
 //!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
 //!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -52,6 +52,7 @@ mod identity;
 mod imports;
 mod integrity;
 mod items;
+mod job_messages;
 mod jobs;
 mod nodes;
 mod outbox;
@@ -117,6 +118,7 @@ pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
+pub use job_messages::{MessageSent, NewJobMessage};
 pub use jobs::JobFilter;
 pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
@@ -339,6 +341,7 @@ fn all_statements() -> Vec<Statement> {
         identity::ALL,
         imports::ALL,
         items::ALL,
+        job_messages::ALL,
         jobs::ALL,
         nodes::ALL,
         outbox::ALL,

@@ -19,10 +19,12 @@ statements! {
         and (agent = $1 or $1 is null) \
         and id not in (select forked_from from jobs where status in ('pending', 'running') and forked_from is not null) \
         and id not in (select retry_of from jobs where status in ('pending', 'running') and retry_of is not null) \
+        and not exists (select 1 from job_messages join jobs as next on next.id = job_messages.next_job \
+        where job_messages.job_id = jobs.id and next.status in ('pending', 'running')) \
         and not exists (select 1 from hook_runs where hook_runs.job_id = jobs.id and hook_runs.state in ('waiting', 'running')) \
         order by number";
-    LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1) \
-        order by number limit 1";
+    LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1 \
+        or id in (select next_job from job_messages where job_id = $1)) order by number limit 1";
     OPEN_HOOK = same "select number from hook_runs where job_id = $1 and state in ('waiting', 'running') order by number limit 1";
     OPEN_ANSWER = same "select firings.key from chat_answers join firings \
         on firings.schedule_id = chat_answers.schedule_id and firings.key = chat_answers.key \
@@ -32,6 +34,7 @@ statements! {
     DROP_HOOKS = same "delete from hook_runs where job_id = $1";
     DROP_METADATA = same "delete from hook_metadata where job_id = $1";
     DROP_ASKS = same "delete from asks where job_id = $1";
+    DROP_JOB_MESSAGES = same "delete from job_messages where job_id = $1";
     DROP_CHAT_ASKS = same "delete from chat_asks where job_id = $1";
     DROP_CHAT_FILES = same "delete from chat_files where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
@@ -43,7 +46,8 @@ statements! {
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
-/// An ended job that may be pruned: its hooks have run to their end, and its forks and retries have ended.
+/// An ended job that may be pruned: its hooks have run to their end, and its forks, retries and next
+/// turn have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedJob {
     pub id: JobId,
@@ -68,7 +72,8 @@ pub struct RemovedJob {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Removal {
     Done(Job),
-    /// The job `by` has not ended: either the job that was to be removed, or a fork or retry of that job.
+    /// The job `by` has not ended: either the job that was to be removed, or a fork, a retry or the next turn of that
+    /// job.
     InUse {
         by: JobId,
     },
@@ -80,7 +85,8 @@ pub enum Removal {
 
 impl Store {
     /// Returns the jobs that may be pruned, in the order of their creation. A job is left out if one of its hooks has
-    /// not run to its end, or if one of its forks or retries has not ended. A fork needs the session of its parent.
+    /// not run to its end, or if one of its forks or retries or its next turn has not ended. A fork and a next turn need the session
+    /// of the job.
     pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<EndedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -197,6 +203,7 @@ async fn prune(
         DROP_ATTEMPTS,
         DROP_HOOKS,
         DROP_METADATA,
+        DROP_JOB_MESSAGES,
         DROP_CHAT_ASKS,
         DROP_CHAT_FILES,
         DROP_ASKS,

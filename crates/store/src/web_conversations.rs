@@ -70,8 +70,7 @@ pub struct WebMessageJob {
 
 impl Store {
     pub async fn web_conversation(&self, id: String) -> Result<Option<WebConversation>, StoreError> {
-        let row = self.read(move |tx| Box::pin(async move { tx.one(WEB_CONVERSATION, args![id]).await }));
-        row.await?.as_ref().map(read).transpose()
+        self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
     /// Returns at most `limit` conversations, those with the newest messages first, each with the jobs of its newest
@@ -163,6 +162,10 @@ pub(super) async fn add(
     let continues = new.continues.as_ref().map(JobId::as_str);
     let row = args![id, agent.as_str(), new.title, now, continues, new.confined];
     tx.execute(ADD_WEB_CONVERSATION, row).await.map(drop)
+}
+
+pub(super) async fn get(tx: &mut Tx<'_>, id: &str) -> Result<Option<WebConversation>, StoreError> {
+    tx.one(WEB_CONVERSATION, args![id]).await?.as_ref().map(read).transpose()
 }
 
 /// Returns the conversation and locks it until the end of the transaction.

@@ -114,9 +114,18 @@ async fn send(
     random: fn() -> u64,
 ) -> Result<WebMessageSent, StoreError> {
     let NewWebMessage { conversation, begin, agent, key, text, schedule, mut firing } = new;
-    if let Some(begin) = begin {
-        web_conversations::add(tx, &conversation, &agent, begin, now).await?;
+    match begin {
+        Some(begin) => web_conversations::add(tx, &conversation, &agent, begin, now).await?,
+        None if web_conversations::get(tx, &conversation).await?.is_none() => {
+            return Ok(WebMessageSent::NoConversation);
+        }
+        None => {}
     }
+    if schedules::add(tx, &schedule).await? {
+        schedules::record(tx, &schedule, Fact::ScheduleArmed, now);
+    }
+    // The end of a job also locks its schedule first, and then the conversation of its next turn.
+    schedules::lock(tx, schedule.id).await?;
     let Some(stored) = web_conversations::lock(tx, &conversation).await? else {
         return Ok(WebMessageSent::NoConversation);
     };
@@ -129,9 +138,6 @@ async fn send(
             job.map_or(WebMessageSent::Removed, |job| WebMessageSent::Existing(message, Box::new(job)))
         );
     }
-    if schedules::add(tx, &schedule).await? {
-        schedules::record(tx, &schedule, Fact::ScheduleArmed, now);
-    }
     if let Decision::Run(job) = &mut firing.decision {
         job.chat = Some(chat_text(&conversation, stored.resets));
     }
@@ -139,15 +145,50 @@ async fn send(
         Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => job,
         Fired::Recorded(None) | Fired::Duplicate => return Ok(WebMessageSent::Removed),
     };
-    let number = stored.last_number + 1;
-    web_conversations::count_message(tx, &conversation, now).await?;
-    let sender = tx.actor.clone();
-    let json = sender.as_ref().map(to_json).transpose()?;
-    let (resets, id) = (stored.resets, job.id().clone());
-    let row = args![conversation.as_str(), number, key, text.as_str(), json, now, resets, id.as_str()];
-    tx.execute(ADD_WEB_MESSAGE, row).await?;
-    let message = WebMessage { conversation, number, text, sender, sent_at: now, resets, job: id };
+    let message = WebMessage {
+        conversation,
+        number: stored.last_number + 1,
+        text,
+        sender: tx.actor.clone(),
+        sent_at: now,
+        resets: stored.resets,
+        job: job.id().clone(),
+    };
+    insert(tx, &message, key).await?;
     Ok(WebMessageSent::New(message, Box::new(job)))
+}
+
+async fn insert(tx: &mut Tx<'_>, message: &WebMessage, key: Option<String>) -> Result<(), StoreError> {
+    let WebMessage { conversation, number, text, sender, sent_at, resets, job } = message;
+    web_conversations::count_message(tx, conversation, *sent_at).await?;
+    let sender = sender.as_ref().map(to_json).transpose()?;
+    let row =
+        args![conversation.as_str(), *number, key, text.as_str(), sender, *sent_at, *resets, job.as_str()];
+    tx.execute(ADD_WEB_MESSAGE, row).await.map(drop)
+}
+
+/// Adds the messages to a running job that became the prompt of its next turn as one message to the conversation of the
+/// job, if the job belongs to one. The caller has locked the schedule of the job.
+pub(super) async fn add_next_turn(
+    tx: &mut Tx<'_>,
+    ended: &JobId,
+    next: &Job,
+    sender: Option<Actor>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let Some(row) = tx.one(WEB_MESSAGE_OF_JOB, args![ended.as_str()]).await? else { return Ok(()) };
+    let WebMessage { conversation, resets, .. } = read(&row)?;
+    let Some(stored) = web_conversations::lock(tx, &conversation).await? else { return Ok(()) };
+    let message = WebMessage {
+        conversation,
+        number: stored.last_number + 1,
+        text: next.prompt().unwrap_or_default().to_owned(),
+        sender,
+        sent_at: now,
+        resets,
+        job: next.id().clone(),
+    };
+    insert(tx, &message, None).await
 }
 
 /// Removes the message of a removed job, and its conversation if that was the last message.

@@ -45,6 +45,7 @@ impl Scene {
             stop_signal: StopSignal::Terminate,
             grace_ms: self.grace_ms,
             reader: None,
+            input: None,
             limits: None,
             sandbox: None,
             program: None,

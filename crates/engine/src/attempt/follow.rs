@@ -114,13 +114,16 @@ impl AttemptTask {
         let mut session = self.job.session_id().map(str::to_owned);
         let mut reported = ReportedUsage::default();
         let mut deadlines = self.deadlines().await;
+        let mut feed = self.message_feed();
         loop {
+            self.pass_messages_on(&mut feed, &mut output.tail, rules).await;
             let next_look = Instant::now() + MIN_LOOK_INTERVAL;
             let look = self.look(output, rules).await?;
             let (state, began) = (look.state, look.began);
             output = look.output;
             fault::point("looked");
             self.store_session_id(&output.tail, &mut session).await;
+            self.record_deliveries(&mut feed, &output.tail).await;
             let breach = self.record_usage(&mut output.tail, &mut reported).await;
             let ending = match state {
                 AttemptState::Ended(ending) => Some(ending),
@@ -144,6 +147,7 @@ impl AttemptTask {
             tokio::select! {
                 () = async { wake.changed().await; tokio::time::sleep_until(next_look).await } => {}
                 _ = self.stop_requests.changed() => {}
+                () = feed.noticed() => {}
                 () = tokio::time::sleep(IDLE_POLL_EVERY), if !output.tail.is_behind() => {}
                 () = tokio::task::yield_now(), if output.tail.is_behind() => {}
             }
@@ -161,7 +165,8 @@ impl AttemptTask {
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
         let config = self.engine.loaded();
-        let tail = Tailer::open(files, reader, self.redactor(rules), self.now())?;
+        let mut tail = Tailer::open(files, reader, self.redactor(rules), self.now())?;
+        tail.set_messages(self.known_messages(rules).await?);
         let log =
             rules.of_attempt.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         Ok(Output { tail, log, config })

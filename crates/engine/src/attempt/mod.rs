@@ -8,6 +8,7 @@ mod chat_files;
 pub(crate) mod credentials;
 mod diff;
 mod follow;
+mod messages;
 pub(crate) mod orphans;
 pub(crate) mod other_store;
 mod outcome;

@@ -72,6 +72,7 @@ impl AttemptTask {
             ended_at: is_known.then_some(ending.at),
             ended_boot: ending.boot.filter(|_| is_known),
             agent_began_at: attempt.agent_began(),
+            delivered: tail.confirmed_messages().to_vec(),
         })
     }
 

@@ -61,12 +61,17 @@ pub(super) const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped yo
 const MAX_STDERR_SEARCHED: u64 = 16 << 10;
 
 impl AttemptTask {
-    /// Chooses the session. A job that a usage limit stopped continues its own session. A fork begins with a copy of
-    /// its parent's session, and so does the first job of a conversation that continues another job. Other jobs follow the session policy of the agent. A session continues only in the
+    /// Chooses the session. A job that a usage limit stopped continues its own session. A job whose prompt consists of
+    /// messages to an earlier job continues the session of that job. A fork begins with a copy of its parent's session,
+    /// and so does the first job of a conversation that continues another job. Other jobs follow the session policy of
+    /// the agent. A session continues only in the
     /// directory to which it belongs.
     pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
         if let Some(start) = self.session_after_limit(agent).await? {
+            return Ok(start);
+        }
+        if let Some(start) = self.session_of_turn_before(agent).await? {
             return Ok(start);
         }
         let forked = match self.job.origin() {
@@ -131,6 +136,22 @@ impl AttemptTask {
             Ok(directory) => SessionStart { session, directory, ..SessionStart::default() },
             Err(why) => fresh_start(&stored, &why),
         })
+    }
+
+    /// Continues the session of the job whose messages are the prompt. Returns `None` for all other jobs, and if that job
+    /// has no session.
+    async fn session_of_turn_before(&self, agent: &Agent) -> Result<Option<SessionStart>, StoreError> {
+        let store = &self.engine.store;
+        let Some(before) = store.turn_before(self.job.id().clone()).await? else { return Ok(None) };
+        let Some(stored) = store.session_of(before).await? else { return Ok(None) };
+        let session = SessionChoice::Resume(stored.session_id.clone());
+        if let Some(refusal) = description::refusal(agent.runtime(), &session) {
+            return Ok(Some(fresh_start(&stored, &refusal.into())));
+        }
+        Ok(Some(match self.directory_of(&stored, agent).await? {
+            Ok(directory) => SessionStart { session, directory, ..SessionStart::default() },
+            Err(why) => fresh_start(&stored, &why),
+        }))
     }
 
     /// Continues the session of a job that a usage limit stopped. Returns `None` for all other jobs.

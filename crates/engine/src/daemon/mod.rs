@@ -268,6 +268,7 @@ impl Daemon {
         now: Timestamp,
     ) -> Result<Vec<Vec<AgentName>>, StoreError> {
         let changed = self.engine.store.changed_agents(self.agenda.cursor).await?;
+        self.engine.wake_messages_of(&changed.with_messages);
         self.agenda.note(changed, &self.engine.plan_requests);
         if self.agenda.take_all() {
             let agents = tick::all_agents(&self.engine.store, roster).await;

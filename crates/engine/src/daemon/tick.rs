@@ -456,8 +456,11 @@ mod tests {
         assert_eq!(agenda.take_due(&roster, at(9)), [names(&["a"])]);
         assert_eq!(agenda.take_due(&roster, at(20)), [names(&["b"])], "its time has come");
         assert_eq!(agenda.next(), Some(at(30)));
-        let changed =
-            ChangedAgents { newest: 7, agents: names(&["d"]).into_iter().collect(), whole_fleet: false };
+        let changed = ChangedAgents {
+            newest: 7,
+            agents: names(&["d"]).into_iter().collect(),
+            ..ChangedAgents::default()
+        };
         requests.add("a".parse().unwrap());
         agenda.note(changed, &requests);
         assert_eq!((agenda.cursor, agenda.take_all()), (7, false));

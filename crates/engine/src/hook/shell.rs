@@ -74,6 +74,7 @@ pub(super) async fn run(
         stop_signal: StopSignal::Terminate,
         grace_ms: GRACE_MS,
         reader: None,
+        input: None,
         limits: Some(KeeperLimits { lifetime_ms: to_millis(timeout), output_bytes: OUTPUT_BYTES }),
         sandbox: None,
         program: None,

@@ -11,21 +11,27 @@ use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::input::ClientInput;
 use super::instructions::Instructions;
 use super::messages::MessageSink;
 use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
 use super::process::{AgentProcess, ExchangeError, OutputLine};
 use super::wire::{self, MAX_FRAME_BYTES, RpcError, RpcFrame};
 use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
+use crate::input::InputMessage;
 
 pub(super) const PROMPT_METHOD: &str = "session/prompt";
 
 /// Timeout for the answer of a cancelled turn. The sum of this timeout and [`CANCELLED_EXIT_TIMEOUT`] is shorter than
 /// the grace period that the keeper gives the client.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
+/// Why an agent may not use a tool after a message has interrupted its turn.
+const INTERRUPTED: &str = "a message to the job interrupts this turn";
+
 /// Timeout for the agent's exit after a cancelled turn.
 const CANCELLED_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for the agent's exit in other cases: the agent may have to save its state.
@@ -49,8 +55,14 @@ pub(super) struct Exchange {
     session: Option<String>,
     /// Deadline for the answer of a cancelled turn; `None` if the turn is not cancelled.
     cancelled: Option<Instant>,
+    /// Set if a message has interrupted the current turn.
+    interrupted: bool,
     /// Message about a forbidden tool that the agent used without asking.
     breach: Option<String>,
+    /// Messages for the agent; `None` if there are no more.
+    messages: Option<mpsc::UnboundedReceiver<InputMessage>>,
+    /// Messages that wait for the end of the turn.
+    queued: Vec<InputMessage>,
 }
 
 type Answer = Result<Value, RpcError>;
@@ -72,16 +84,18 @@ enum Next {
     Deadline,
     /// The fleet has decided.
     Decided(PermissionRequest, PermissionVerdict),
+    /// A message for the agent; `None` at the end of the input.
+    Message(Option<InputMessage>),
 }
 
 /// Runs the client. An error means that the client itself failed.
 pub(super) async fn run(
     instructions: Instructions,
-    prompt: &str,
+    input: ClientInput,
     ask_fleet: AskFleet,
 ) -> anyhow::Result<ExitCode> {
     let sink = MessageSink::Stdout;
-    match converse(instructions, prompt, sink, ask_fleet).await {
+    match converse(instructions, input, sink, ask_fleet).await {
         Ok(()) | Err(ExchangeError::Stopped) => Ok(ExitCode::SUCCESS),
         Err(ExchangeError::Failed(kind, message)) => {
             sink.failed(kind, &message)?;
@@ -93,7 +107,7 @@ pub(super) async fn run(
 
 async fn converse(
     instructions: Instructions,
-    prompt: &str,
+    input: ClientInput,
     sink: MessageSink,
     ask_fleet: AskFleet,
 ) -> Result<(), ExchangeError> {
@@ -116,7 +130,8 @@ async fn converse(
     exchange.ask_fleet = Some(ask_fleet);
     exchange.permissions =
         Some((PermissionJudge::new(instructions.rules.clone()), instructions.rules.clone()));
-    let done = session::run(&mut exchange, &instructions, prompt).await;
+    exchange.messages = input.messages;
+    let done = session::run(&mut exchange, &instructions, &input.prompt).await;
     let breach = exchange.breach.take();
     let is_cancelled = exchange.cancelled.is_some() || matches!(done, Err(ExchangeError::Stopped));
     exchange.agent.shut_down(if is_cancelled { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
@@ -144,7 +159,10 @@ impl Exchange {
             requests_sent: 0,
             session: None,
             cancelled: None,
+            interrupted: false,
             breach: None,
+            messages: None,
+            queued: Vec::new(),
         }
     }
 
@@ -221,6 +239,7 @@ impl Exchange {
                 Next::Silent => return Err(self.silent(method).await?),
                 Next::Signal => self.stop(method)?,
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
+                Next::Message(message) => self.queue(message, method)?,
                 Next::Deadline if self.cancelled.is_some() => return Err(ExchangeError::Stopped),
                 Next::Deadline => return Err(self.unanswered(method)),
             }
@@ -241,6 +260,7 @@ impl Exchange {
                 }
                 Next::Signal => return Err(ExchangeError::Stopped),
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
+                Next::Message(message) => self.queue(message, "session/load")?,
                 Next::Deadline => return Ok(()),
                 Next::Ended(status) => return Err(ended(status, "session/load")),
                 Next::Silent => return Err(self.silent("session/load").await?),
@@ -248,10 +268,52 @@ impl Exchange {
         }
     }
 
+    /// Returns the messages for the next turn. If there are none, waits for one, or until the end of the input.
+    pub(super) async fn next_messages(&mut self) -> Result<Vec<InputMessage>, ExchangeError> {
+        self.interrupted = false;
+        if self.queued.is_empty() && self.messages.is_some() {
+            self.sink.turn_ended()?;
+        }
+        while self.queued.is_empty() && self.messages.is_some() {
+            match self.next(None).await? {
+                Next::Line(line) => {
+                    self.read_line(line)?;
+                }
+                Next::Signal => return Err(ExchangeError::Stopped),
+                Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
+                Next::Message(message) => self.queue(message, "")?,
+                // The agent needs no input any more.
+                Next::Ended(_) | Next::Silent => return Ok(Vec::new()),
+                Next::Deadline => {}
+            }
+        }
+        Ok(std::mem::take(&mut self.queued))
+    }
+
+    /// Writes to the output that the agent gets these messages.
+    pub(super) fn confirm(&self, messages: &[InputMessage]) -> io::Result<()> {
+        messages.iter().try_for_each(|message| self.sink.message(message.uuid))
+    }
+
+    /// Keeps a message for the next turn, and ends the current turn if the message requests that.
+    fn queue(&mut self, message: Option<InputMessage>, method: &str) -> Result<(), ExchangeError> {
+        let Some(message) = message else {
+            self.messages = None;
+            return Ok(());
+        };
+        let interrupts = message.interrupt && method == PROMPT_METHOD;
+        self.queued.push(message);
+        if interrupts && !self.interrupted && self.cancelled.is_none() {
+            self.interrupted = true;
+            self.end_turn()?;
+        }
+        Ok(())
+    }
+
     async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Next> {
         let [interrupt, terminate] = &mut self.signals;
         let AgentProcess { child, lines, .. } = &mut self.agent;
-        let pending = &mut self.pending;
+        let (pending, messages) = (&mut self.pending, &mut self.messages);
         let at = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
         tokio::select! {
             biased;
@@ -263,6 +325,7 @@ impl Exchange {
                 let (asking, verdict) = decided.map_err(io::Error::other)?;
                 Ok(Next::Decided(asking, verdict))
             }
+            message = next_message(messages) => Ok(Next::Message(message)),
             () = tokio::time::sleep_until(at), if deadline.is_some() => Ok(Next::Deadline),
         }
     }
@@ -310,9 +373,12 @@ impl Exchange {
             return self.agent.send(wire::method_not_found(id, method));
         };
         let tool = permissions.update_call(&params["toolCall"]);
-        let verdict = match &self.cancelled {
-            Some(_) => PermissionVerdict::Refuse("the job is being cancelled".to_owned()),
-            None => permissions.judge(&tool),
+        let verdict = if self.cancelled.is_some() {
+            PermissionVerdict::Refuse("the job is being cancelled".to_owned())
+        } else if self.interrupted {
+            PermissionVerdict::Refuse(INTERRUPTED.to_owned())
+        } else {
+            permissions.judge(&tool)
         };
         let asking = PermissionRequest { id: id.clone(), options: params["options"].clone() };
         if verdict == PermissionVerdict::Ask {
@@ -333,7 +399,7 @@ impl Exchange {
         self.waiting.retain(|waiting| waiting != asking);
         let PermissionRequest { id, options } = asking;
         let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
-        let answer = if self.cancelled.is_some() {
+        let answer = if self.cancelled.is_some() || self.interrupted {
             json!({ "outcome": { "outcome": "cancelled" } })
         } else {
             outcome(&verdict, mode, options)
@@ -379,10 +445,16 @@ impl Exchange {
             return Ok(());
         }
         self.cancelled = Some(Instant::now() + CANCEL_TIMEOUT);
+        self.end_turn()
+    }
+
+    /// Asks the agent to end its turn.
+    fn end_turn(&mut self) -> Result<(), ExchangeError> {
+        let why = if self.interrupted { INTERRUPTED } else { "the job is being cancelled" };
         // The decisions of the fleet are no longer needed, but the agent waits for answers.
         self.pending = JoinSet::new();
         for asking in std::mem::take(&mut self.waiting) {
-            self.decided(&asking, PermissionVerdict::Refuse("the job is being cancelled".to_owned()))?;
+            self.decided(&asking, PermissionVerdict::Refuse(why.to_owned()))?;
         }
         let params = json!({ "sessionId": self.session });
         self.agent.send(wire::notice("session/cancel", &params))
@@ -415,6 +487,14 @@ impl Exchange {
         let limit = duration::exact(self.timeout);
         let hint = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
         ExchangeError::reported(format!("the agent did not answer {method} within {limit}{hint}"))
+    }
+}
+
+/// Waits for a message, or forever if there are no more. Returns `None` at the end of the input.
+async fn next_message(messages: &mut Option<mpsc::UnboundedReceiver<InputMessage>>) -> Option<InputMessage> {
+    match messages {
+        Some(messages) => messages.recv().await,
+        None => std::future::pending().await,
     }
 }
 

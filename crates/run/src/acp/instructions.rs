@@ -17,6 +17,9 @@ pub struct Instructions {
     /// Timeout of every answer except the answer to the prompt.
     #[serde(rename = "patience_ms")]
     pub timeout_ms: u64,
+    /// True if the input consists of JSON lines: the prompt and then messages. Otherwise it is the prompt.
+    #[serde(default)]
+    pub has_messages: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

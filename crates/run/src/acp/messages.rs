@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use cowhand_core::job::ErrorKind;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// Key of the client's own lines. Its value is one of the words below.
 pub const CLIENT_KEY: &str = "cowhand";
@@ -13,6 +14,10 @@ pub const CLIENT_KEY: &str = "cowhand";
 pub const REQUEST: &str = "asked";
 /// The answer to a request of the agent for permission, with its reason.
 pub const PERMISSION: &str = "permission";
+/// A message that the client has sent to the agent, with its `uuid`.
+pub const MESSAGE: &str = "message";
+/// The end of a turn. The client then waits for messages, or for the end of its input.
+pub const TURN_ENDED: &str = "turn_ended";
 pub const NOTE: &str = "note";
 /// The last line, if the exchange failed.
 pub const FAILED: &str = "failed";
@@ -51,6 +56,14 @@ impl MessageSink {
 
     pub(super) fn permission(self, id: &Value, answer: &Value, why: &str) -> io::Result<()> {
         self.client_line(PERMISSION, json!({ "id": id, "answer": answer, "why": why }))
+    }
+
+    pub(super) fn message(self, message: Uuid) -> io::Result<()> {
+        self.client_line(MESSAGE, json!({ "uuid": message }))
+    }
+
+    pub(super) fn turn_ended(self) -> io::Result<()> {
+        self.client_line(TURN_ENDED, json!({}))
     }
 
     pub(super) fn note(self, text: &str) -> io::Result<()> {

@@ -10,6 +10,7 @@
 //! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other agent.
 
 mod exchange;
+pub(crate) mod input;
 mod instructions;
 mod messages;
 mod permission;
@@ -27,8 +28,9 @@ use serde_json::Value;
 
 use cowhand_system::stderr;
 use exchange::Exchange;
+use input::ClientInput;
 pub use instructions::{Instructions, SessionRequest};
-pub use messages::{CLIENT_KEY, FAILED, NOTE, PERMISSION, REQUEST};
+pub use messages::{CLIENT_KEY, FAILED, MESSAGE, NOTE, PERMISSION, REQUEST, TURN_ENDED};
 pub use permission::PermissionRules;
 pub use process::AgentProcess;
 
@@ -70,9 +72,11 @@ fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<
         .with_context(|| format!("cannot read {}", instructions.display()))?;
     let instructions: Instructions =
         serde_json::from_str(&text).with_context(|| format!("cannot parse {}", instructions.display()))?;
-    let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(exchange::run(instructions, &prompt, ask_fleet))
+    runtime.block_on(async {
+        let input = ClientInput::read(instructions.has_messages).await.context("cannot read the prompt")?;
+        exchange::run(instructions, input, ask_fleet).await
+    })
 }
 
 /// Name and version that an agent states.

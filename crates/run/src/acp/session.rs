@@ -31,12 +31,22 @@ pub(super) async fn run(
     if let Some(model) = &instructions.model {
         set_model(exchange, &id, &state, model).await?;
     }
-    let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
-    match exchange.request(PROMPT_METHOD, params).await? {
-        // The reader determines how the turn ended.
-        Ok(_) => Ok(()),
-        Err(error) if error.requires_login() => Err(login(&agent, &error)),
-        Err(error) => Err(ExchangeError::reported(error.text())),
+    let mut texts = vec![prompt.to_owned()];
+    loop {
+        let blocks: Vec<Value> = texts.iter().map(|text| json!({ "type": "text", "text": text })).collect();
+        match exchange.request(PROMPT_METHOD, json!({ "sessionId": id, "prompt": blocks })).await? {
+            // The reader determines how the turn ended.
+            Ok(_) => {}
+            Err(error) if error.requires_login() => return Err(login(&agent, &error)),
+            Err(error) => return Err(ExchangeError::reported(error.text())),
+        }
+        // Some agents cancel a turn when they get the next prompt, so messages wait for the end of the turn.
+        let messages = exchange.next_messages().await?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        exchange.confirm(&messages)?;
+        texts = messages.into_iter().map(|message| message.text).collect();
     }
 }
 

@@ -19,8 +19,9 @@ use super::json::{Fields, object, short_text, take_object, take_text, text, unde
 use super::output_record::{OutputRecord, one_line};
 use super::pieces::TextRedactor;
 use super::result_line::ResultLine;
+use super::steering::Confirmed;
 use super::{Finish, OutputReader};
-use crate::acp::{CLIENT_KEY, FAILED, NOTE, PERMISSION, REQUEST};
+use crate::acp::{CLIENT_KEY, FAILED, MESSAGE, NOTE, PERMISSION, REQUEST, TURN_ENDED};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 pub(super) use launch::DESCRIPTION;
@@ -50,6 +51,7 @@ pub struct Acp {
     /// HTTP status of the model's server, if the last error answer of the agent states it.
     status: Option<u64>,
     failed: Option<Failed>,
+    confirmed: Confirmed,
     #[serde(skip)]
     redactor: TextRedactor,
 }
@@ -95,6 +97,14 @@ impl OutputReader for Acp {
 
     fn session_id(&self) -> Option<&str> {
         self.session_id.as_deref()
+    }
+
+    fn confirmed(&self) -> Option<&Confirmed> {
+        Some(&self.confirmed)
+    }
+
+    fn confirmed_mut(&mut self) -> Option<&mut Confirmed> {
+        Some(&mut self.confirmed)
     }
 
     fn usage(&self) -> Option<JobUsage> {
@@ -167,6 +177,14 @@ impl Acp {
                 let content = take_text(&mut line, "text");
                 vec![message::system("note", content, line)]
             }
+            MESSAGE => {
+                let mut messages = self.flush();
+                let id = short_text(&line, "uuid").and_then(|id| id.parse().ok());
+                messages.extend(id.and_then(|id| self.confirmed.confirm(id)).flatten());
+                messages
+            }
+            // The result of the turn is in the output.
+            TURN_ENDED => Vec::new(),
             FAILED => self.failed(line),
             _ => vec![line_message("unknown_type", line)],
         }

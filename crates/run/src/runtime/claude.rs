@@ -6,6 +6,7 @@
 //! types.
 
 mod blocks;
+pub(super) mod input;
 mod launch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,11 +16,13 @@ use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::json::{Fields, short_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
+use super::steering::Confirmed;
 use super::{Finish, OutputReader};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
@@ -51,6 +54,10 @@ pub struct Claude {
     /// Blocks that arrive in parts. The key is the id of the tool call that started the subagent, and the index of the
     /// block.
     blocks: BTreeMap<String, Block>,
+    /// Id of the prompt, if it was passed as a message. Claude confirms it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<Uuid>,
+    confirmed: Confirmed,
     #[serde(skip)]
     redactor: TextRedactor,
 }
@@ -86,6 +93,14 @@ impl OutputReader for Claude {
 
     fn set_redactor(&mut self, redactor: &Redactor) {
         self.redactor = TextRedactor(redactor.clone());
+    }
+
+    fn confirmed(&self) -> Option<&Confirmed> {
+        Some(&self.confirmed)
+    }
+
+    fn confirmed_mut(&mut self) -> Option<&mut Confirmed> {
+        Some(&mut self.confirmed)
     }
 
     fn usage(&self) -> Option<JobUsage> {
@@ -132,10 +147,15 @@ impl Claude {
         match kind {
             "assistant" => self.assistant(fields),
             "user" => {
+                if let Some(messages) = self.replayed(&fields) {
+                    return messages;
+                }
                 let (blocks, mut rest) = Rest::split(fields);
                 blocks.into_iter().map(|block| blocks::user_block(block, &mut rest)).collect()
             }
             "stream_event" => self.partial(fields),
+            // The answer to a request of the keeper.
+            "control_response" => Vec::new(),
             "result" => vec![self.result(fields)],
             "system" | "error" => {
                 let message = OutputMessage::from_json(Value::Object(fields.clone()));
@@ -152,6 +172,16 @@ impl Claude {
             }
             _ => vec![unknown(fields)],
         }
+    }
+
+    /// Reads a message of the user that Claude repeats because it has taken the message. Returns `None` for other lines.
+    fn replayed(&mut self, fields: &Fields) -> Option<Vec<OutputMessage>> {
+        fields.get("isReplay").filter(|replay| **replay == Value::Bool(true))?;
+        let id: Uuid = short_text(fields, "uuid")?.parse().ok()?;
+        if self.prompt == Some(id) {
+            return Some(Vec::new());
+        }
+        Some(self.confirmed.confirm(id)?.into_iter().collect())
     }
 
     /// Reads a part of a block. Blocks of several subagents may be interleaved.

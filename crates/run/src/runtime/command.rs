@@ -30,7 +30,14 @@ pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
     // A command has no session, so a fork only runs the command again.
-    capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false, asks: false },
+    capabilities: Capabilities {
+        resume: false,
+        fork: true,
+        cost: true,
+        session_id: false,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::command,
     interactive: &[],
@@ -48,6 +55,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         files: Vec::new(),
         stop_signal: StopSignal::Terminate,
         reader: Reader::command(),
+        input: None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::roster::Agent;
 use cowhand_core::runtime::Runtime;
 
+use super::input::InputFormat;
 use super::{Reader, SessionChoice, acp, claude, codex, command, gemini, opencode};
 use crate::process::StopSignal;
 
@@ -36,6 +37,8 @@ pub struct CommandLine {
     pub files: Vec<(String, String)>,
     pub stop_signal: StopSignal,
     pub reader: Reader,
+    /// Form of the input, if the program takes messages while it runs.
+    pub input: Option<InputFormat>,
 }
 
 /// Capabilities of a runtime.
@@ -50,6 +53,8 @@ pub struct Capabilities {
     pub session_id: bool,
     /// Set if the program can ask for permission before it uses a tool.
     pub asks: bool,
+    /// Set if the program takes messages while it runs.
+    pub messages: bool,
 }
 
 /// Description of one runtime.

@@ -7,6 +7,7 @@ mod codex;
 mod command;
 pub mod description;
 mod gemini;
+pub mod input;
 mod json;
 mod opencode;
 mod output_record;
@@ -14,6 +15,7 @@ mod pieces;
 mod result_line;
 mod session;
 mod session_file;
+mod steering;
 
 use cowhand_core::job::{ErrorKind, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
@@ -21,11 +23,14 @@ use cowhand_core::provider::reset;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::ending::{Ending, ExitStatus};
 use crate::redact::Redactor;
 use output_record::OutputRecord;
 pub use session::SessionChoice;
+use steering::Confirmed;
+pub use steering::KnownMessages;
 
 /// Maximum number of models whose usage a reader counts. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 100;
@@ -64,6 +69,15 @@ trait OutputReader {
     /// Sets the redactor of a reader that joins pieces of text from several lines. The tailer redacts the lines before
     /// the reader joins the pieces, so the tailer does not find a secret that is split over several pieces.
     fn set_redactor(&mut self, _redactor: &Redactor) {}
+
+    /// Returns the confirmed messages of a reader whose program takes messages.
+    fn confirmed(&self) -> Option<&Confirmed> {
+        None
+    }
+
+    fn confirmed_mut(&mut self) -> Option<&mut Confirmed> {
+        None
+    }
 
     /// Returns the usage so far, or `None` if the agent has not reported any yet.
     fn usage(&self) -> Option<JobUsage> {
@@ -175,6 +189,18 @@ impl Reader {
     /// Sets the redactor for text that the reader joins from several lines.
     pub fn set_redactor(&mut self, redactor: &Redactor) {
         self.output_reader_mut().set_redactor(redactor);
+    }
+
+    /// Sets the messages to the job that the agent may confirm.
+    pub fn set_messages(&mut self, known: &KnownMessages) {
+        if let Some(confirmed) = self.output_reader_mut().confirmed_mut() {
+            confirmed.set_known(known.clone());
+        }
+    }
+
+    /// Returns the ids of the messages that the agent has confirmed.
+    pub fn confirmed_messages(&self) -> &[Uuid] {
+        self.output_reader().confirmed().map_or(&[], Confirmed::messages)
     }
 
     /// Returns the text and the tool calls that are still incomplete after the last line, as messages.

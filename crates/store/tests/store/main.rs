@@ -16,6 +16,7 @@ mod hooks;
 mod identity;
 mod items;
 mod leases;
+mod messages;
 mod migrations;
 mod nodes;
 mod pauses;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::extract::{Count, JsonBody, Params, require_fields};
 use super::{Api, ApiProblem, Page, Waits, waits};
 use cowhand_engine::fleet::{ConversationStart, FirstWebMessage, FleetError, SentWebMessage};
+use cowhand_run::runtime::description::description;
 use cowhand_store::{JobFilter, WebConversation, WebMessage, WebMessageJob};
 
 /// Conversation of people with an agent in the web chat.
@@ -44,6 +45,8 @@ pub struct ConversationView {
     /// Whether the results of tools are shown to people.
     pub tool_results: bool,
     pub message_grouping: MessageGrouping,
+    /// True if the running job can get messages while it runs.
+    pub takes_messages: bool,
     /// Why no message can be sent now; none if messages can be sent.
     pub closed: Option<String>,
 }
@@ -319,6 +322,8 @@ impl ConversationView {
         Self {
             state: ConversationState::of_jobs(jobs),
             waiting: jobs.iter().filter(|job| job.status == JobStatus::Pending).count(),
+            takes_messages: running.is_some()
+                && configured.is_some_and(|agent| description(agent.runtime()).capabilities.messages),
             running: running.map(|running| running.job.clone()),
             tool_results: settings.is_none_or(|WebChat { tool_results, .. }| *tool_results),
             message_grouping: settings.map_or(MessageGrouping::Separate, |chat| chat.grouping),

@@ -26,6 +26,7 @@ mod job_token;
 mod jobs;
 mod login;
 mod masked;
+mod messages;
 mod next_firings;
 mod nodes;
 mod openapi;

@@ -217,6 +217,10 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
             | FleetError::WebChatOff { .. }
+            | FleetError::JobEnded { .. }
+            | FleetError::JobCancelling(_)
+            | FleetError::TooManyMessages(_)
+            | FleetError::MessagesTooLarge(_)
             | FleetError::SeveralItems { .. }
             | FleetError::ItemHeld { .. }
             | FleetError::ItemBeingClaimed { .. }

@@ -7,6 +7,7 @@ use cowhand_core::job::JobRecord;
 use cowhand_core::output::OutputMessage;
 use cowhand_core::report::Report;
 use cowhand_core::server::Scope;
+use cowhand_core::steering::SteeringMessage;
 use jiff::Timestamp;
 
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
@@ -21,11 +22,13 @@ use super::{
 };
 use super::{
     agents, asks, backup, config, conversations, daemon, doctor, events, files, followups, health, jobs,
-    login, next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens,
-    usage, work,
+    login, messages, next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline,
+    tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
-use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, ScheduleView, TriggerRequest};
+use cowhand_engine::fleet::{
+    JobChanges, PruneRequest, PruneView, Reloaded, SayRequest, ScheduleView, TriggerRequest,
+};
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 
@@ -215,6 +218,16 @@ fn jobs_routes() -> Vec<Route> {
             .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/messages", messages::send)
+            .about("Sends a message to the agent of a job that has not ended.")
+            .takes::<SayRequest>()
+            .answers::<SteeringMessage>()
+            .creates(Creates::UnlessRepeated)
+            .refuses(&[NotFound, Conflict]),
+        Route::get("/api/v1/jobs/{job}/messages", messages::list)
+            .about("Lists the messages to the job in their order, with their states.")
+            .answers::<Page<SteeringMessage>>()
+            .refuses(&[NotFound]),
         Route::post("/api/v1/prune", prune::prune)
             .needs(Scope::Admin)
             .about("Removes the jobs that `retention` does not keep.")

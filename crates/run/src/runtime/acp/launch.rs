@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::description::{Capabilities, CommandLine, Description, LaunchRequest, OWN_PROGRAM};
 use super::super::gemini::ChatRecord;
+use super::super::input::InputFormat;
 use super::super::{Reader, SessionChoice};
 use super::Acp;
 use super::usage::AcpUsage;
@@ -17,7 +18,14 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
     // The agent states its capabilities when it starts; the client then uses them or reports that they are missing.
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: true },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: true,
+        session_id: false,
+        asks: true,
+        messages: true,
+    },
     plan,
     reader: Reader::acp,
     interactive: &[],
@@ -48,6 +56,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         },
         mcp_servers: agent.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
         timeout_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+        has_messages: true,
     };
     let resumes = match request.session {
         SessionChoice::Resume(id) => Some(id.clone()),
@@ -70,6 +79,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(instructions).to_string())],
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
+        input: Some(InputFormat::Acp),
     }
 }
 

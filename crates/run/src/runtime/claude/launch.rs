@@ -8,10 +8,12 @@ use cowhand_core::permission::{PermissionMode, Permissions, Rule};
 use cowhand_core::runtime::{Plugin, SettingSource};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::super::description::{
     Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
+use super::super::input::InputFormat;
 use super::super::result_line::per_model;
 use super::super::{Reader, SessionChoice, session_file};
 use super::Claude;
@@ -45,6 +47,17 @@ struct ClaudeLaunch {
     session: SessionChoice,
 }
 
+/// Options of every start. Messages are passed on stdin too, and Claude repeats each message that it takes.
+const ALWAYS: [&str; 7] = [
+    "-p",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--input-format",
+    "stream-json",
+    "--replay-user-messages",
+];
+
 impl ClaudeLaunch {
     /// Returns the arguments after the program's name.
     fn arguments(&self) -> Vec<String> {
@@ -69,7 +82,7 @@ impl ClaudeLaunch {
         });
         let options = options.into_iter().chain(plugins);
         let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
-        let always = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned);
+        let always = ALWAYS.map(str::to_owned);
         let partial = self.partial_messages.then(|| "--include-partial-messages".to_owned());
         always.into_iter().chain(options).chain(partial).chain(arguments_of(&self.session)).collect()
     }
@@ -93,7 +106,14 @@ fn arguments_of(session: &SessionChoice) -> Vec<String> {
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("claude"),
     oldest: Some([2, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true, asks: true },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: true,
+        session_id: true,
+        asks: true,
+        messages: true,
+    },
     plan,
     reader: Reader::claude,
     interactive: &["--resume"],
@@ -126,6 +146,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         SettingSource::Local => "local".to_owned(),
     };
     let usage_before = usage_before(request);
+    let prompt_id = Uuid::now_v7();
     let servers = (!agent.mcp_servers.is_empty()).then(|| mcp(&agent.mcp_servers));
     let asks = agent.tools.mode == PermissionMode::Ask;
     let launch = ClaudeLaunch {
@@ -169,7 +190,8 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
             .collect(),
         // Claude writes its result line after an interrupt.
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Claude(Claude { usage_before, ..Claude::default() }),
+        reader: Reader::Claude(Claude { usage_before, prompt: Some(prompt_id), ..Claude::default() }),
+        input: Some(InputFormat::Claude { prompt: prompt_id }),
     }
 }
 
@@ -275,7 +297,7 @@ mod tests {
                 " --resume id --fork-session --session-id new",
             ),
         ] {
-            let expected = format!("-p --output-format stream-json --verbose{expected}");
+            let expected = format!("{}{expected}", ALWAYS.join(" "));
             assert_eq!(launch.arguments(), words(&expected), "{launch:?}");
         }
         let prompted = ClaudeLaunch { system_prompt_file: Some("/p/a b.md".into()), ..plain() };

@@ -16,7 +16,14 @@ use crate::process::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("codex"),
     oldest: Some([0, 150, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: false, session_id: false, asks: false },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: false,
+        session_id: false,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::codex,
     interactive: &["resume"],
@@ -86,6 +93,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         environment: private.environment,
         files: private.files,
         stop_signal: StopSignal::Interrupt,
+        input: None,
         reader: Reader::Codex(Codex {
             before: used,
             home: Some(request.home("CODEX_HOME", ".codex")),

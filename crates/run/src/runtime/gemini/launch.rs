@@ -13,7 +13,14 @@ use crate::process::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("gemini"),
     oldest: Some([0, 50, 0]),
-    capabilities: Capabilities { resume: true, fork: false, cost: false, session_id: true, asks: false },
+    capabilities: Capabilities {
+        resume: true,
+        fork: false,
+        cost: false,
+        session_id: true,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::gemini,
     interactive: &["--resume"],
@@ -79,6 +86,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         files,
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Gemini(Gemini::with_chat_record(request.environment)),
+        input: None,
     }
 }
 

@@ -17,7 +17,14 @@ use crate::process::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("opencode"),
     oldest: Some([1, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: false },
+    capabilities: Capabilities {
+        resume: true,
+        fork: true,
+        cost: true,
+        session_id: false,
+        asks: false,
+        messages: false,
+    },
     plan,
     reader: Reader::opencode,
     interactive: &["--session"],
@@ -106,6 +113,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         files: Vec::new(),
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Opencode(reader),
+        input: None,
     }
 }
 

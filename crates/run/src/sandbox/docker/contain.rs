@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use cowhand_core::sandbox::Caps;
 use futures_util::FutureExt;
 use serde_json::Value;
-use tokio::io::{AsyncWriteExt, split};
+use tokio::io::{AsyncWrite, AsyncWriteExt, split};
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::DockerError;
@@ -132,11 +133,18 @@ fn name(contained: &ContainerSettings, attempt: &Attempt) -> String {
 
 type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
 
+/// Input of a container.
+enum ContainerInput {
+    Prompt(Vec<u8>),
+    /// The pipe on stdin, which the keeper feeds.
+    Fed,
+}
+
 struct Streams {
     /// Connection to the container's output.
     output: Stream,
-    /// Connection to the container's input, and the prompt that is sent on it; `None` without a prompt.
-    input: Option<(Stream, Vec<u8>)>,
+    /// Connection to the container's input, and what is sent on it; `None` without input.
+    input: Option<(Stream, ContainerInput)>,
 }
 
 /// Creates the container, attaches to it and starts it. Returns `None` if a stop was requested before the start; then
@@ -152,7 +160,12 @@ async fn begin(
 ) -> Result<Option<Streams>, DockerError> {
     let nothing = attempt.folder().join("nothing");
     DirBuilder::new().recursive(true).mode(0o700).create(&nothing)?;
-    let prompt = fs::read(attempt.folder().join(PROMPT_FILE))?;
+    let input = match start.input {
+        Some(_) => Some(ContainerInput::Fed),
+        None => Some(fs::read(attempt.folder().join(PROMPT_FILE))?)
+            .filter(|prompt| !prompt.is_empty())
+            .map(ContainerInput::Prompt),
+    };
     let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -167,7 +180,7 @@ async fn begin(
         environment: &environment,
         user: &user,
         filter: filter.as_deref(),
-        prompted: !prompt.is_empty(),
+        prompted: input.is_some(),
         init: engine.is_podman() || !hides_init(sandbox),
     };
     match create(engine, name, &spec.body()?).await {
@@ -181,8 +194,10 @@ async fn begin(
         created => created?,
     }
     let output = engine.attach(name, AttachedStream::Out).await?;
-    let input =
-        if prompt.is_empty() { None } else { Some((engine.attach(name, AttachedStream::In).await?, prompt)) };
+    let input = match input {
+        Some(input) => Some((engine.attach(name, AttachedStream::In).await?, input)),
+        None => None,
+    };
     if stop_signals.next().now_or_never().is_some() {
         return Ok(None);
     }
@@ -263,13 +278,24 @@ async fn follow(
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
+/// Copies the input that the keeper feeds, until the keeper closes it.
+async fn copy_stdin(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    // Not `tokio::io::stdin`, whose thread would block the end of this program.
+    let stdin = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?;
+    let mut stdin = pipe::Receiver::from_owned_fd(stdin)?;
+    tokio::io::copy(&mut stdin, stream).await.map(drop)
+}
+
 /// Writes the input and keeps the connection open, because closing it could close the output connection.
-async fn send_input(input: Option<(Stream, Vec<u8>)>) -> Infallible {
-    if let Some((stream, prompt)) = input {
+async fn send_input(input: Option<(Stream, ContainerInput)>) -> Infallible {
+    if let Some((stream, input)) = input {
         let (mut back, mut stream) = split(stream);
         let send = async {
             // The agent may have closed its stdin.
-            stream.write_all(&prompt).await.ok();
+            match input {
+                ContainerInput::Prompt(prompt) => stream.write_all(&prompt).await.ok(),
+                ContainerInput::Fed => copy_stdin(&mut stream).await.ok(),
+            };
             stream.shutdown().await.ok();
         };
         // The output is read on the other connection.

@@ -194,6 +194,7 @@ mod tests {
             stop_signal: StopSignal::Terminate,
             grace_ms: 1,
             reader: None,
+            input: None,
             limits: None,
             sandbox: None,
             program: None,
