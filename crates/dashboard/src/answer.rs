@@ -186,6 +186,9 @@ impl AnswerPart {
             }
             PartContent::Plain(text) => html! { div.say.pre { (Text(&cut(text, MAX_TEXT_CHARS))) } },
             PartContent::Growing(text) => html! { div.say.pre.l-partial { span.c { (Text(text)) } } },
+            PartContent::Said(text) => {
+                html! { div.asked { div.bubble.pre { (Text(&cut(text, MAX_TEXT_CHARS))) } } }
+            }
             PartContent::Error(text) => {
                 html! { p.say-error { b { "error: " } (Text(&cut(text, MAX_TOOL_CHARS))) } }
             }

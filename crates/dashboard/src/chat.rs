@@ -187,5 +187,5 @@ fn with_job(view: &JobView, may_write: bool) -> Markup {
 
 fn begin_form(agent: &AgentName, fields: &[(&str, &str)], may_write: bool) -> Markup {
     let (address, then) = ("/api/v1/conversations", Some("conversation"));
-    composer(&Composer { address, agent, fields, may_write, then })
+    composer(&Composer { address, agent, fields, may_write, then, running: html! {} })
 }

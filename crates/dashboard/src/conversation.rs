@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use cowhand_core::id::AgentName;
 use cowhand_core::job::JobRecord;
 use cowhand_core::server::Scope;
+use cowhand_core::steering::{SteeringMessage, SteeringState};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -35,6 +36,8 @@ struct Exchange {
     window: OutputWindow,
     /// Details of a running job.
     running: Option<Box<JobView>>,
+    /// Messages that the agent is to get while it works, and does not have yet.
+    waiting: Vec<SteeringMessage>,
 }
 
 /// What all parts of a page depend on.
@@ -92,7 +95,13 @@ impl Pages {
             ConversationState::Running => Some(Box::new(self.client.get(&format!("jobs/{job}")).await?)),
             _ => None,
         };
-        Ok(Exchange { message, window, running })
+        let mut waiting = Vec::new();
+        if running.is_some() {
+            let sent: Page<SteeringMessage> = self.client.get(&format!("jobs/{job}/messages")).await?;
+            waiting = sent.items;
+            waiting.retain(|message| message.state == SteeringState::Pending);
+        }
+        Ok(Exchange { message, window, running, waiting })
     }
 }
 
@@ -205,6 +214,9 @@ impl Context<'_> {
             }
             @if is_running { p.following { span.dot {} "Working" @if !is_streamed { span data-poll {} } } }
             @if let Some(view) = &exchange.running { div id={ "asks" (number) } data-part { (asks::of_job(&view.asks)) } }
+            @if is_running { div id={ "waiting" (number) } data-part { @for message in &exchange.waiting {
+                div.asked { div.bubble.pre { (Text(&message.text)) } p.who { (ShownMessage(&message.whereabouts())) } }
+            } } }
             (failure(job, *state))
         }
     }
@@ -220,7 +232,25 @@ impl Context<'_> {
             fields: &[],
             may_write: self.may_write,
             then: None,
+            running: self.steering(),
         })
+    }
+}
+
+impl Context<'_> {
+    /// Shows the buttons that send a message to the running job.
+    fn steering(&self) -> Markup {
+        let running = self.conversation.running.as_ref().filter(|_| self.conversation.takes_messages);
+        html! {
+            div.buttons #steering data-live {
+                @if let Some(job) = running {
+                    button.small type="button" data-steer={ "/api/v1/jobs/" (job.as_str()) "/messages" }
+                        title="The agent gets the message while it works" { "Send to the running answer" }
+                    button.small type="button" data-steer={ "/api/v1/jobs/" (job.as_str()) "/messages" } data-interrupt
+                        title="The agent stops what it does now, and gets the message" { "Interrupt" }
+                }
+            }
+        }
     }
 }
 
@@ -266,10 +296,12 @@ pub(super) struct Composer<'a> {
     pub(super) may_write: bool,
     /// What the script opens after the message was sent.
     pub(super) then: Option<&'a str>,
+    /// Buttons that apply while a job runs.
+    pub(super) running: Markup,
 }
 
 pub(super) fn composer(composer: &Composer<'_>) -> Markup {
-    let Composer { address, agent, fields, may_write, then } = composer;
+    let Composer { address, agent, fields, may_write, then, running } = composer;
     if !may_write {
         return html! { p.empty { "Your token can only read. Messages need a token with the scope " code { "operate" } "." } };
     }
@@ -278,6 +310,7 @@ pub(super) fn composer(composer: &Composer<'_>) -> Markup {
             @for (name, value) in *fields { input type="hidden" name=(name) value=(plain(value)); }
             p.offline { "Not connected. Your text is kept, and can be sent when the daemon answers again." }
             p.unsent #unsent role="alert" {}
+            (running)
             div.composer-row {
                 textarea #say name="text" rows="1" required aria-label={ "Message to " (agent.as_str()) } placeholder={ "Message " (agent.as_str()) } {}
                 button.primary { "Send" }

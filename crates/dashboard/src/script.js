@@ -336,6 +336,7 @@
     const button = click.target.closest('button');
     if (!button) return;
     if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
+    if (button.dataset.steer) sendMessage(button.dataset.steer, { interrupt: 'interrupt' in button.dataset });
     if ('again' in button.dataset) sendAgain(button);
     if ('closes' in button.dataset) button.closest('dialog').close();
     if (button.dataset.post && (!button.dataset.confirm || await confirmAction(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer, message: button.dataset.message } : {});
@@ -404,6 +405,7 @@
       keepDraft();
       if (composer.dataset.next === 'conversation') { location.href = `/chat/${encodeURIComponent(answer.conversation.id)}`; return; }
       pinned = true;
+      if (answer.route) say(answer.route === 'live' ? 'The agent gets the message while it works.' : 'The agent gets the message next.');
       await refresh();
     } catch {
       // The request may have arrived. The same key makes another try safe.

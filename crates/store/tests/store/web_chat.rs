@@ -7,8 +7,10 @@ use cowhand_core::policy::Retry;
 use cowhand_core::retention::RetentionLimit;
 use cowhand_core::roster::Agent;
 use cowhand_core::schedule::ScheduleRecord;
+use cowhand_core::steering::SteeringRoute;
 use cowhand_core::trigger::Occurrence;
-use cowhand_store::{NewWebConversation, NewWebMessage, Store, WebMessageSent};
+use cowhand_store::{NewJobMessage, NewWebConversation, NewWebMessage, Store, WebMessageSent};
+use uuid::Uuid;
 
 use crate::conformance::{claim, completed, event_types};
 use crate::{TestDb, at, new_job, on_both, roster};
@@ -20,6 +22,7 @@ on_both! {
     the_conversations_with_the_newest_messages_come_first,
     a_conversation_continues_a_job_until_it_has_a_session,
     a_removed_job_takes_its_message_with_it,
+    a_message_for_the_next_turn_belongs_to_the_conversation,
 }
 
 fn agent(name: &str) -> AgentName {
@@ -195,4 +198,26 @@ async fn a_removed_job_takes_its_message_with_it(db: TestDb) {
     assert_eq!(late, WebMessageSent::Removed);
     store.prune(vec![(two, RetentionLimit::MaxAge)], at(6)).await.unwrap();
     assert_eq!(store.web_conversation("c1".into()).await.unwrap(), None);
+}
+
+async fn a_message_for_the_next_turn_belongs_to_the_conversation(db: TestDb) {
+    let store = db.open().await;
+    let (_, one) = send(&store, first("c1", "coder", None, 1), 1).await;
+    let job = store.job(one.clone()).await.unwrap().unwrap();
+    let (_, epoch) = claim(&store, &job, 2).await;
+    let late = NewJobMessage {
+        job: one.clone(),
+        uuid: Uuid::from_u128(1),
+        key: None,
+        text: "and this".into(),
+        interrupt: false,
+        route: SteeringRoute::NextTurn,
+    };
+    store.send_message(late, at(3)).await.unwrap();
+    store.settle(one, epoch, completed(), Retry::default(), at(4)).await.unwrap();
+    let messages = store.web_messages("c1".into(), u32::MAX, 10).await.unwrap();
+    let shown: Vec<_> =
+        messages.iter().map(|(one, job)| (one.number, one.text.as_str(), job.chat())).collect();
+    assert_eq!(shown, [(2, "and this", Some("web c1")), (1, "text 1 \u{0}", Some("web c1"))]);
+    assert_eq!(messages[0].1.trigger_type(), TriggerType::Web);
 }
