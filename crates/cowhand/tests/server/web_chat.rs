@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-cat > /dev/null
+IFS= read -r prompt
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\"}"
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"from ${of:-nothing}\",\"session_id\":\"$session\"}"
 "#;
