@@ -10,6 +10,7 @@ mod listen;
 mod program;
 mod record;
 mod unenforceable;
+mod web_chat;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ use crate::shape::WebChatConfig;
 use crate::traces::TracesConfig;
 use crate::trigger::{Driver, FiringContext, TriggerConfig};
 use crate::trust::{self, Trust};
-use crate::web_chat::{WebChat, is_web_chat};
+use crate::web_chat::is_web_chat;
 use crate::work::WorkItemId;
 use crate::work_source::ConfiguredSource;
 use crate::workspace::{IsolationKind, IsolationRules};
@@ -52,6 +53,7 @@ pub use index::{CoupledAgents, RosterIndex};
 pub use listen::{EventListener, end_status};
 pub use program::Program;
 pub use unenforceable::Unenforceable;
+pub use web_chat::WebChat;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {

@@ -49,17 +49,17 @@ fn head(agent: &AgentView) -> Markup {
     html! {
         div.page-head #head data-live {
             h1 { (agent.name.as_str()) }
-            @if agent.web_chat {
-                div.buttons {
-                    a.button href={ "/chat/new?agent=" (segment(agent.name.as_str())) } { "New conversation" }
-                    a.button href={ "/chat?agent=" (segment(agent.name.as_str())) } { "Conversations" }
-                }
-            }
             p.facts {
                 span { (agent.running) " of " (agent.max_concurrent) " running" }
                 span { (agent.queued) " waiting" }
                 span { "runtime " code { (agent.runtime) } }
                 span.any { "in " code { (text::plain(&agent.directory)) } }
+            }
+            @if agent.web_chat {
+                div.buttons {
+                    a.button href={ "/chat/new?agent=" (segment(agent.name.as_str())) } { "New conversation" }
+                    a.button href={ "/chat?agent=" (segment(agent.name.as_str())) } { "Conversations" }
+                }
             }
         }
         @if let Some(description) = &agent.description { p.lead { (text::Text(description)) } }

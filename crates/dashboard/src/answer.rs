@@ -17,7 +17,7 @@ const MAX_TOOL_CHARS: usize = 8_000;
 
 /// How an answer is shown.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AnswerForm {
+pub(super) struct AnswerDisplay {
     /// Whether the results of tools are shown. Failures are always marked.
     pub(super) tool_results: bool,
     pub(super) grouping: MessageGrouping,
@@ -62,7 +62,7 @@ struct ToolOutcome {
 
 /// Renders the last lines of a job's output. `summary` is the result of an ended job, which is shown if no text of the
 /// output contains it.
-pub(super) fn render(job: &str, window: &OutputWindow, summary: Option<&str>, form: AnswerForm) -> Markup {
+pub(super) fn render(job: &str, window: &OutputWindow, summary: Option<&str>, form: AnswerDisplay) -> Markup {
     let mut parts = Vec::new();
     for (number, line) in (window.after + 1..).zip(&window.lines) {
         add_line(&mut parts, number, line);
@@ -84,7 +84,7 @@ pub(super) fn render(job: &str, window: &OutputWindow, summary: Option<&str>, fo
 pub(super) fn render_line(job: &str, number: u64, line: &str, tool_results: bool) -> Markup {
     let mut parts = Vec::new();
     add_line(&mut parts, number, line);
-    let form = AnswerForm { tool_results, grouping: MessageGrouping::Separate };
+    let form = AnswerDisplay { tool_results, grouping: MessageGrouping::Separate };
     html! { @for part in &parts { (part.render(job, form)) } }
 }
 
@@ -179,7 +179,7 @@ impl AnswerPart {
         }
     }
 
-    fn render(&self, job: &str, form: AnswerForm) -> Markup {
+    fn render(&self, job: &str, form: AnswerDisplay) -> Markup {
         match &self.content {
             PartContent::Text(text) => {
                 html! { div.say.md { (PreEscaped(to_html(&plain(&cut(text, MAX_TEXT_CHARS))))) } }
@@ -198,7 +198,7 @@ impl AnswerPart {
     }
 }
 
-fn tool(job: &str, line: u64, call: &ToolCall, form: AnswerForm) -> Markup {
+fn tool(job: &str, line: u64, call: &ToolCall, form: AnswerDisplay) -> Markup {
     let failed = call.result.as_ref().is_some_and(|result| result.failed);
     let result = call.result.as_ref().filter(|result| form.tool_results || result.failed);
     html! {
@@ -206,7 +206,8 @@ fn tool(job: &str, line: u64, call: &ToolCall, form: AnswerForm) -> Markup {
             summary {
                 span.tool-mark.bad[failed] { @if failed { "✗" } @else if call.result.is_some() { "✓" } @else { "→" } }
                 b { (short(&call.name, 60)) } " "
-                span.muted { (call.brief) @if failed { " failed" } }
+                span.muted { (call.brief) }
+                @if failed { span.bad { " failed" } }
             }
             @if !call.input.is_empty() { pre tabindex="0" { (Text(&cut(&call.input, MAX_TOOL_CHARS))) } }
             @if let Some(result) = result.filter(|result| !result.text.is_empty()) {
@@ -217,7 +218,7 @@ fn tool(job: &str, line: u64, call: &ToolCall, form: AnswerForm) -> Markup {
 }
 
 /// Renders successive uses of tools as one line that can be opened.
-fn tool_group(job: &str, parts: &[AnswerPart], form: AnswerForm) -> Markup {
+fn tool_group(job: &str, parts: &[AnswerPart], form: AnswerDisplay) -> Markup {
     let calls = || {
         parts.iter().filter_map(|part| match &part.content {
             PartContent::Tool(call) => Some((part.line, call)),
@@ -258,9 +259,9 @@ mod tests {
 
     use super::*;
 
-    const SEPARATE: AnswerForm = AnswerForm { tool_results: true, grouping: MessageGrouping::Separate };
+    const SEPARATE: AnswerDisplay = AnswerDisplay { tool_results: true, grouping: MessageGrouping::Separate };
 
-    fn shown(lines: &[serde_json::Value], summary: Option<&str>, form: AnswerForm) -> String {
+    fn shown(lines: &[serde_json::Value], summary: Option<&str>, form: AnswerDisplay) -> String {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let window = OutputWindow { after: 0, total: lines.len() as u64, lines };
         render("job-1", &window, summary, form).into_string()
@@ -279,9 +280,9 @@ mod tests {
         assert!(html.contains("I <strong>look</strong>."), "{html}");
         assert_eq!(html.matches("<details class=\"tool\"").count(), 2, "{html}");
         assert!(html.contains("fn main") && html.contains("denied") && html.contains("✗"), "{html}");
-        let html = shown(&lines, None, AnswerForm { tool_results: false, ..SEPARATE });
+        let html = shown(&lines, None, AnswerDisplay { tool_results: false, ..SEPARATE });
         assert!(!html.contains("fn main") && html.contains("denied"), "a failure is always shown: {html}");
-        let html = shown(&lines, None, AnswerForm { grouping: MessageGrouping::Grouped, ..SEPARATE });
+        let html = shown(&lines, None, AnswerDisplay { grouping: MessageGrouping::Grouped, ..SEPARATE });
         assert!(html.contains("2 uses of tools") && html.contains("Bash, Read"), "{html}");
     }
 

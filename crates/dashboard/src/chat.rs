@@ -71,15 +71,15 @@ fn list(conversations: &[ConversationView], now: Timestamp) -> Markup {
             @for one in conversations {
                 li {
                     div.run-head {
-                        (state(one))
                         a.any href={ "/chat/" (segment(&one.id)) } data-row { b { (short(&one.title, 80)) } }
                         (elements::from_now(one.updated_at, now))
                     }
                     p.muted.about {
+                        (state(one))
                         (elements::agent(&one.agent))
-                        " · " (one.messages) @if one.messages == 1 { " message" } @else { " messages" }
-                        @if one.waiting > 0 { " · " (one.waiting) " waiting" }
-                        @if let Some(job) = &one.continues { " · continues " (elements::job(job)) }
+                        span { (one.messages) @if one.messages == 1 { " message" } @else { " messages" } }
+                        @if one.waiting > 0 { span { (one.waiting) " waiting" } }
+                        @if let Some(job) = &one.continues { span { "continues " (elements::job(job)) } }
                     }
                 }
             }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::answer::{self, AnswerForm, LINES_PER_ANSWER};
+use super::answer::{self, AnswerDisplay, LINES_PER_ANSWER};
 use super::layout::{Frame, Tab};
 use super::output::OutputWindow;
 use super::text::{ShownMessage, Text, plain, short};
@@ -153,7 +153,7 @@ impl Context<'_> {
         html! {
             article.exchange id={ "m" (message.number) } data-live data-streams=[streams] aria-label={ "Message " (message.number) } {
                 div.asked {
-                    p.who { (sender(message)) " · " (elements::at(message.sent_at)) }
+                    p.who { span.any { (sender(message)) } (elements::at(message.sent_at)) }
                     div.bubble.pre { (Text(&message.text)) }
                 }
                 div.answer {
@@ -178,7 +178,8 @@ impl Context<'_> {
                 p.who {
                     b { (message.job.agent.as_str()) } " "
                     (elements::status_as(shown, word))
-                    span.muted { (elements::job_duration(job, self.now)) " · " a href={ "/jobs/" (job.id.as_str()) } { "job" } }
+                    @if job.run_started_at.is_some() { (elements::job_duration(job, self.now)) }
+                    a href={ "/jobs/" (job.id.as_str()) } { "job" }
                     @if self.may_write { (button(message, self.has_form)) }
                 }
                 @if *state == ConversationState::Waiting {
@@ -196,7 +197,7 @@ impl Context<'_> {
     fn output(&self, exchange: &Exchange, is_streamed: bool) -> Markup {
         let ConversationMessage { number, job, state, .. } = &exchange.message;
         let ConversationView { tool_results, message_grouping, .. } = *self.conversation;
-        let form = AnswerForm { tool_results, grouping: message_grouping };
+        let form = AnswerDisplay { tool_results, grouping: message_grouping };
         let id = job.id.as_str();
         let is_running = *state == ConversationState::Running;
         let elsewhere = exchange.running.as_ref().and_then(|view| view.elsewhere_sentence());

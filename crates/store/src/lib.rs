@@ -61,6 +61,7 @@ mod reports;
 mod retention;
 mod roster;
 mod schedules;
+mod send_web_message;
 mod sessions;
 mod sightings;
 mod snapshot;
@@ -124,12 +125,13 @@ pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
+pub use send_web_message::{NewWebMessage, WebMessageSent};
 pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
 pub use web_conversations::{NewWebConversation, WebConversation, WebMessageJob};
-pub use web_messages::{NewWebMessage, WebMessage, WebMessageSent};
+pub use web_messages::WebMessage;
 pub use workspaces::{StoredWorkspace, WorkspaceState};
 
 /// Handle of the store. Clones share the connections.

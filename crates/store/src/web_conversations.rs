@@ -23,10 +23,10 @@ statements! {
         order by number desc limit $2) as message join jobs on jobs.id = message.job_id order by message.number desc";
     COUNT_WEB_MESSAGE = same "update web_conversations set last_number = last_number + 1, updated_at = $2 where id = $1";
     RESET_WEB_CONVERSATION = same "update web_conversations set resets = resets + 1 where id = $1";
-    // Session of the job with which a conversation begins, until a job of the conversation has a session.
+    // The job with whose session a conversation begins, until a job of its first messages has a session.
     WEB_CONVERSATION_CONTINUES = same "select continues from web_conversations where id = $1 and continues is not null \
-        and not exists (select 1 from web_messages join jobs on jobs.id = web_messages.job_id \
-        where web_messages.conversation = $1 and web_messages.job_id <> $2 and jobs.session_id is not null)";
+        and not exists (select 1 from (select job_id from web_messages where conversation = $1 order by number limit 20) as message \
+        join jobs on jobs.id = message.job_id where message.job_id <> $2 and jobs.session_id is not null)";
     DROP_EMPTY_WEB_CONVERSATION = same "delete from web_conversations where id = $1 \
         and not exists (select 1 from web_messages where conversation = $1)";
 }

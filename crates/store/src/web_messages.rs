@@ -1,19 +1,14 @@
-//! Messages of people in the web chat. A message, its firing and its job are written in one transaction.
+//! Messages of people in the web chat.
 
 use cowhand_core::actor::Actor;
-use cowhand_core::event::Fact;
-use cowhand_core::firing::{Decision, NewFiring};
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
-use cowhand_core::schedule::ScheduleRecord;
-use cowhand_core::web_chat::chat_text;
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::jobs::to_json;
-use super::web_conversations::NewWebConversation;
-use super::{Fired, Store, StoreError, firings, jobs, schedules, web_conversations};
+use super::{Store, StoreError, jobs, web_conversations};
 
 statements! {
     ADD_WEB_MESSAGE = same "insert into web_messages (conversation, number, key, text, sender, sent_at, resets, job_id) \
@@ -38,43 +33,7 @@ pub struct WebMessage {
     pub job: JobId,
 }
 
-/// A new message, with the firing whose job answers it.
-#[derive(Debug, Clone)]
-pub struct NewWebMessage {
-    pub conversation: String,
-    /// The conversation, if this is its first message.
-    pub begin: Option<NewWebConversation>,
-    pub agent: AgentName,
-    /// Key of the client: a repeated message with the same key is not added.
-    pub key: Option<String>,
-    pub text: String,
-    /// Schedule of the web chat, which is stored with the first message of its agent.
-    pub schedule: ScheduleRecord,
-    pub firing: NewFiring,
-}
-
-/// Result of sending a message.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WebMessageSent {
-    New(WebMessage, Box<Job>),
-    /// The message that an earlier request with this key has added.
-    Existing(WebMessage, Box<Job>),
-    /// An earlier request with this key has added a message, which was removed with its job.
-    Removed,
-    NoConversation,
-}
-
 impl Store {
-    /// Adds a message with its firing and its job, once for each key.
-    pub async fn send_web_message(
-        &self,
-        message: NewWebMessage,
-        now: Timestamp,
-    ) -> Result<WebMessageSent, StoreError> {
-        let random = self.random;
-        self.write(move |tx| Box::pin(send(tx, message, now, random))).await
-    }
-
     /// Returns at most `limit` messages of a conversation before the message with this number, the newest first, with
     /// their jobs.
     pub async fn web_messages(
@@ -107,58 +66,12 @@ impl Store {
     }
 }
 
-async fn send(
+/// Adds a message with this key to its conversation, which the caller has locked.
+pub(super) async fn insert(
     tx: &mut Tx<'_>,
-    new: NewWebMessage,
-    now: Timestamp,
-    random: fn() -> u64,
-) -> Result<WebMessageSent, StoreError> {
-    let NewWebMessage { conversation, begin, agent, key, text, schedule, mut firing } = new;
-    match begin {
-        Some(begin) => web_conversations::add(tx, &conversation, &agent, begin, now).await?,
-        None if web_conversations::get(tx, &conversation).await?.is_none() => {
-            return Ok(WebMessageSent::NoConversation);
-        }
-        None => {}
-    }
-    if schedules::add(tx, &schedule).await? {
-        schedules::record(tx, &schedule, Fact::ScheduleArmed, now);
-    }
-    // The end of a job also locks its schedule first, and then the conversation of its next turn.
-    schedules::lock(tx, schedule.id).await?;
-    let Some(stored) = web_conversations::lock(tx, &conversation).await? else {
-        return Ok(WebMessageSent::NoConversation);
-    };
-    if let Some(key) = &key
-        && let Some(row) = tx.one(WEB_MESSAGE_OF_KEY, args![conversation.as_str(), key.as_str()]).await?
-    {
-        let message = read(&row)?;
-        let job = jobs::get(tx, &message.job).await?;
-        return Ok(
-            job.map_or(WebMessageSent::Removed, |job| WebMessageSent::Existing(message, Box::new(job)))
-        );
-    }
-    if let Decision::Run(job) = &mut firing.decision {
-        job.chat = Some(chat_text(&conversation, stored.resets));
-    }
-    let job = match firings::fire_once(tx, firing, None, now, random).await? {
-        Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => job,
-        Fired::Recorded(None) | Fired::Duplicate => return Ok(WebMessageSent::Removed),
-    };
-    let message = WebMessage {
-        conversation,
-        number: stored.last_number + 1,
-        text,
-        sender: tx.actor.clone(),
-        sent_at: now,
-        resets: stored.resets,
-        job: job.id().clone(),
-    };
-    insert(tx, &message, key).await?;
-    Ok(WebMessageSent::New(message, Box::new(job)))
-}
-
-async fn insert(tx: &mut Tx<'_>, message: &WebMessage, key: Option<String>) -> Result<(), StoreError> {
+    message: &WebMessage,
+    key: Option<String>,
+) -> Result<(), StoreError> {
     let WebMessage { conversation, number, text, sender, sent_at, resets, job } = message;
     web_conversations::count_message(tx, conversation, *sent_at).await?;
     let sender = sender.as_ref().map(to_json).transpose()?;
@@ -198,6 +111,15 @@ pub(super) async fn remove_of_job(tx: &mut Tx<'_>, job: &JobId) -> Result<(), St
         web_conversations::remove_if_empty(tx, &conversation).await?;
     }
     Ok(())
+}
+
+/// Returns the message that was added with this key.
+pub(super) async fn of_key(
+    tx: &mut Tx<'_>,
+    conversation: &str,
+    key: &str,
+) -> Result<Option<WebMessage>, StoreError> {
+    tx.one(WEB_MESSAGE_OF_KEY, args![conversation, key]).await?.as_ref().map(read).transpose()
 }
 
 fn read(row: &Row) -> Result<WebMessage, StoreError> {

@@ -17,10 +17,9 @@ use crate::chat::prompt::CHAT_PROMPT;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout};
 use crate::prompt::{Template, Variables};
-use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
+use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule, WebChat};
 use crate::shape;
 use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError};
-use crate::web_chat::WebChat;
 use crate::workspace::Isolation;
 
 /// Result of resolving an agent.

@@ -3,10 +3,10 @@
 use cowhand_core::firing::{Decision, Firing, NewFiring};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobStatus};
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, WebChat};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use cowhand_core::trigger::{FiringContext, MAX_KEY_BYTES, Occurrence};
-use cowhand_core::web_chat::{MAX_WEB_MESSAGE_BYTES, WebChat, chat_text, conversation_id, title_of};
+use cowhand_core::web_chat::{MAX_WEB_MESSAGE_BYTES, chat_text, conversation_id, title_of};
 use uuid::Uuid;
 
 use super::trigger::fork_refusal;
