@@ -91,16 +91,12 @@ impl Pages {
         let total = self.tail(&job).await?.lines;
         let after = total.saturating_sub(LINES_PER_ANSWER);
         let window = self.window_of(&job, after, LINES_PER_ANSWER, total).await?;
-        let running = match message.state {
+        let running: Option<Box<JobView>> = match message.state {
             ConversationState::Running => Some(Box::new(self.client.get(&format!("jobs/{job}")).await?)),
             _ => None,
         };
-        let mut waiting = Vec::new();
-        if running.is_some() {
-            let sent: Page<SteeringMessage> = self.client.get(&format!("jobs/{job}/messages")).await?;
-            waiting = sent.items;
-            waiting.retain(|message| message.state == SteeringState::Pending);
-        }
+        let sent = running.as_ref().map(|view| view.messages.clone()).unwrap_or_default();
+        let waiting = sent.into_iter().filter(|message| message.state == SteeringState::Pending).collect();
         Ok(Exchange { message, window, running, waiting })
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab};
 use super::output::{LINES_PER_PAGE, OutputForm, OutputWindow};
 use super::text::{self, ShownMessage, Text};
-use super::{PageAnswer, Pages, Params, asks, elements, hook_runs, now, reports, workspace};
+use super::{PageAnswer, Pages, Params, asks, elements, hook_runs, messages, now, reports, workspace};
 use cowhand_web::api::{Cancellation, JobView, SourceReport, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,13 +35,25 @@ pub(super) async fn page(
     let other_node = view.other_node().map(str::to_owned);
     let runs_elsewhere = view.job.status == JobStatus::Running && other_node.is_some();
     let conversation = view.conversation.clone();
-    let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
-        view;
+    let JobView {
+        job,
+        asks,
+        denials,
+        report,
+        hooks,
+        messages,
+        workspace,
+        waits,
+        cancellation,
+        source_report,
+        ..
+    } = view;
     let changes = pages.changes(&job).await?;
     let window = pages.window(&job.id, params.after).await?;
     let main = html! {
         div #head data-live { (head(&job, conversation.as_deref(), waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (elsewhere_part(elsewhere)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
+        (messages::part(&job, &messages, now))
         (asks::denied(&denials))
         (prompt_part(&job))
         (hook_runs::part(&hooks))
@@ -133,11 +145,13 @@ fn elsewhere_part(elsewhere: Option<&str>) -> Markup {
     }
 }
 
-/// Shows the job that asked for this job, the follow-ups of this job, and why a follow-up was refused.
+/// Shows the job that this job continues, the job that asked for this job, the follow-ups of this job, and why a
+/// follow-up was refused.
 fn followups(view: &JobView) -> Markup {
     html! {
-        @if view.follows.is_some() || !view.followed_by.is_empty() {
+        @if view.follows.is_some() || !view.followed_by.is_empty() || view.continues.is_some() {
             dl.grid {
+                @if let Some(job) = &view.continues { div { dt { "Next turn of" } dd { (elements::job(job)) } } }
                 @if let Some(job) = &view.follows { div { dt { "Follow-up of" } dd { (elements::job(job)) } } }
                 @if !view.followed_by.is_empty() {
                     div { dt { "Follow-ups" } dd { @for job in &view.followed_by { (elements::job(job)) " " } } }

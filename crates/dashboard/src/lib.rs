@@ -23,6 +23,7 @@ mod jobs;
 mod layout;
 mod live_output;
 mod login;
+mod messages;
 mod output;
 mod removed;
 mod reports;

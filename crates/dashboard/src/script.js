@@ -316,6 +316,7 @@
       const answer = await response.json().catch(() => ({}));
       if (!response.ok) { say(answer.detail ?? answer.message ?? 'The request failed.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
+      if (element.matches('form[data-resets]')) element.reset();
       say(element.dataset.said ?? 'Done.');
       refreshSoon();
     } catch {
@@ -347,7 +348,8 @@
     submit.preventDefault();
     const fields = [...new FormData(form)].filter(([, value]) => String(value).trim() !== '');
     form.closest('dialog')?.close();
-    send(form, Object.fromEntries(fields));
+    const value = ([name, text]) => [name, form.elements[name].type === 'checkbox' ? true : text];
+    send(form, Object.fromEntries(fields.map(value)));
   });
 
   // ---- The form for a message. A message is shown only when the server has stored it; until then, its text stays in the

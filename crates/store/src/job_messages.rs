@@ -10,6 +10,7 @@ use cowhand_core::steering::{
     MAX_STEERING_MESSAGES, MAX_WAITING_MESSAGE_BYTES, SteeringMessage, SteeringRoute, SteeringState,
     SteeringStatus, next_prompt,
 };
+use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -29,6 +30,16 @@ statements! {
     COUNT_WAITING_MESSAGES = same "select job_id, count(*) as waiting from job_messages where state = 'pending' group by job_id";
     SETTLE_MESSAGE = same "update job_messages set state = $3, settled_at = $4, attempt = $5, next_job = $6 \
         where job_id = $1 and number = $2 and state = 'pending'";
+    // The answer to a chat message belongs to a firing, so the next turn of an answer gets a firing of its own.
+    NEXT_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, job_id, prepare_number) \
+        select schedule_id, $3, $4, $4, 'ran', $5, 0 from chat_answers where schedule_id = $1 and key = $2 \
+        on conflict (schedule_id, key) do nothing";
+    NEXT_ANSWER = same "insert into chat_answers \
+        (schedule_id, key, agent, platform, origin, message, author, conversation, created_at, state) \
+        select schedule_id, $3, agent, platform, origin, message, author, conversation, $4, 'open' from chat_answers \
+        where schedule_id = $1 and key = $2 on conflict (schedule_id, key) do nothing";
+    ANSWERED_FIRING = same "select firing_key from jobs where id = $1 and firing_key is not null and exists \
+        (select 1 from chat_answers where chat_answers.schedule_id = jobs.schedule_id and chat_answers.key = jobs.firing_key)";
     TURN_BEFORE = same "select job_id from job_messages where next_job = $1 limit 1";
 }
 
@@ -220,7 +231,8 @@ pub(super) async fn continue_in_next_turn(
 }
 
 /// Adds the job for the next turn: like a retry, but with the messages as its prompt. It works on no item, because the
-/// result of the ended job is reported for the item.
+/// result of the ended job is reported for the item. If the ended job answers a chat message, the new job answers it
+/// too.
 async fn add_next_turn(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -247,8 +259,18 @@ async fn add_next_turn(
         confined: job.confined().map(str::to_owned),
         not_before: None,
     };
-    let origin = jobs::JobOrigin { schedule, ..jobs::JobOrigin::default() };
+    let answered = tx.one(ANSWERED_FIRING, args![job.id().as_str()]).await?;
+    let answered: Option<FiringKey> =
+        answered.map(|row| row.get("firing_key").map(FiringKey::stored)).transpose()?;
+    // A job ends once, so this key is used once.
+    let firing = answered.is_some().then(|| FiringKey::stored(format!("next_turn:{}", job.id())));
+    let origin = jobs::JobOrigin { schedule, firing: firing.clone(), ..jobs::JobOrigin::default() };
     let next = jobs::add(tx, new, &origin, now, random).await?;
+    if let (Some(schedule), Some(answered), Some(firing)) = (schedule, answered, firing) {
+        let keys = || args![schedule, answered.as_str(), firing.as_str(), now];
+        tx.execute(NEXT_ANSWER, keys()).await?;
+        tx.execute(NEXT_FIRING, [keys(), args![next.id().as_str()]].concat()).await?;
+    }
     jobs::record_created(tx, &next, now);
     let sender = messages.last().and_then(|message| message.by.clone());
     web_messages::add_next_turn(tx, job.id(), &next, sender, now).await?;

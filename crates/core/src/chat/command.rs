@@ -19,6 +19,10 @@ pub enum ChatCommand {
     Stop {
         job: Option<JobName>,
     },
+    /// Send a message to the running job of this conversation.
+    Say {
+        text: String,
+    },
     /// Run the last message of this conversation again.
     Retry,
     Session,
@@ -98,6 +102,11 @@ pub const COMMANDS: &[CommandDescription] = &[
         options: &[optional("job", "Job; without it, the job that answers here")],
         ..plain("stop", &["cancel"], "Stop the job that answers here, or remove your message from the queue")
     },
+    CommandDescription {
+        arguments: "TEXT",
+        options: &[required("text", "Message to the agent")],
+        ..plain("say", &[], "Send a message to the agent while it answers here")
+    },
     plain("retry", &[], "Run the last message of this conversation again"),
     plain("session", &[], "Show the session of this conversation"),
     plain("usage", &[], "Show the turns, tokens and costs of this conversation"),
@@ -164,6 +173,7 @@ impl ChatCommand {
         match self {
             Self::Reset
             | Self::Stop { job: None }
+            | Self::Say { .. }
             | Self::Retry
             | Self::Skill { .. }
             | Self::ScheduleRun { .. }

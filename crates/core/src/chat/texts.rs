@@ -19,10 +19,11 @@ pub use ask::{
     ask_posts, ask_unknown, no_answer,
 };
 pub use command::{
-    button_of_other_conversation, has_ended, needs_operator_to_remove, no_agent_here, no_skills, not_done,
-    not_posted, pong, removed_from_queue, runs_again, schedule_disabled_by, schedule_enabled, schedule_fired,
-    schedule_removed, several_jobs, skill_passed_on, skill_used, still_waits, too_many_commands,
-    unknown_button, unknown_name, waits_no_longer,
+    button_of_other_conversation, has_ended, may_not_say, needs_operator_to_remove, needs_operator_to_say,
+    no_agent_here, no_skills, not_done, not_posted, nothing_to_say_to, pong, removed_from_queue, runs_again,
+    said, said_for_next_turn, schedule_disabled_by, schedule_enabled, schedule_fired, schedule_removed,
+    several_jobs, skill_passed_on, skill_used, still_waits, too_many_commands, unknown_button, unknown_name,
+    waits_no_longer,
 };
 
 /// States the position of a message in the queue of an agent. The first message has position 1. `job` is the job that

@@ -213,6 +213,19 @@ fn message(event: &Event) -> Option<String> {
 
 /// Returns the text of a fact that explains it, for example its message or reason, if it has one.
 fn why(fact: &Fact) -> Option<String> {
+    match fact {
+        Fact::JobMessage { number, interrupt, .. } => {
+            let interrupt = if *interrupt { ", ends the current turn" } else { "" };
+            return Some(format!("message {number}{interrupt}"));
+        }
+        Fact::JobMessageSettled { number, status, attempt, next_job } => {
+            let attempt = attempt.map(|attempt| format!(" in attempt {attempt}"));
+            let next = next_job.as_ref().map(|job| format!(": {job}"));
+            let place = attempt.or(next).unwrap_or_default();
+            return Some(format!("message {number}: {}{place}", status.as_str().replace('_', " ")));
+        }
+        _ => {}
+    }
     let fact = serde_json::to_value(fact).ok()?;
     let value = ["message", "reason", "outcome", "about", "status", "former"];
     let value = value.iter().find_map(|key| fact.get(key)?.as_str())?;

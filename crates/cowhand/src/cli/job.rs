@@ -103,6 +103,7 @@ impl JobArgs {
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
             report(job.report.as_ref());
+            messages(&job);
             followups(&job);
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
@@ -423,6 +424,19 @@ fn denials(denials: &[Denial]) {
         let times = if denial.times > 1 { format!(", {} times", denial.times) } else { String::new() };
         let tool = print::one_line(&denial.tool, 200);
         print::line(format!("{:<13}{tool}, by the rule {}{times}", "denied", denial.rule));
+    }
+}
+
+/// Prints lines such as `message 1    "Use main" from jo: waits until the agent takes it`.
+fn messages(job: &JobView) {
+    if let Some(before) = &job.continues {
+        row("continues", &format!("{before}; its prompt is what was sent to that job"));
+    }
+    for message in &job.messages {
+        let (text, sender) = (folded(&message.text, 80), print::one_line(&message.sender(), 100));
+        let interrupt = if message.interrupt { ", ends the turn" } else { "" };
+        let name = format!("message {}", message.number);
+        row(&name, &format!("{text:?} from {sender}{interrupt}: {}", message.whereabouts()));
     }
 }
 

@@ -39,6 +39,7 @@ mod restart_check;
 mod restore;
 mod resume;
 mod retry;
+mod say;
 mod schedule;
 mod spinner;
 mod start;
@@ -105,6 +106,8 @@ enum Verb {
     Job(job::JobArgs),
     /// Print the output of a job
     Logs(logs::LogsArgs),
+    /// Send a message to the agent of a job that has not ended
+    Say(say::SayArgs),
     /// End a job with all its processes, or all jobs that match a filter
     Cancel(cancel::CancelArgs),
     /// List the asks of agents that wait for a person
@@ -195,6 +198,7 @@ pub fn run() -> ExitCode {
         Verb::Jobs(jobs) => jobs.run(config),
         Verb::Job(job) => job.run(config),
         Verb::Logs(logs) => logs.run(config),
+        Verb::Say(say) => say.run(config),
         Verb::Cancel(cancel) => cancel.run(config),
         Verb::Asks(asks) => asks.run(config),
         Verb::Approve(approve) => approve.run(config),

@@ -100,6 +100,9 @@ impl StatusArgs {
         if let Some(line) = asks_line(status.asks) {
             print::prose(&line, 2);
         }
+        if let Some(line) = messages_line(status.messages) {
+            print::prose(&line, 2);
+        }
         if let Some(line) = config_line(&status.daemon, now) {
             print::prose(&line, 2);
         }
@@ -196,6 +199,15 @@ pub(super) fn print_store_problem(problem: Option<&str>) {
 }
 
 /// Formats the number of asks that wait for an answer, or returns none if there are no such asks.
+fn messages_line(messages: usize) -> Option<String> {
+    let what = match messages {
+        0 => return None,
+        1 => "a message to a job waits".to_owned(),
+        more => format!("{more} messages to jobs wait"),
+    };
+    Some(format!("{}; `cowhand job JOB` shows the messages of a job", style::styled(&what, style::BUSY)))
+}
+
 fn asks_line(asks: usize) -> Option<String> {
     let who = match asks {
         0 => return None,
@@ -359,7 +371,7 @@ async fn add_waiting_jobs(
         if !pending.items.iter().any(|listed| listed.job.id == *next) {
             let JobView { job, waits, unsettled, never_began, .. } =
                 client.get(&format!("jobs/{next}")).await?;
-            pending.items.push(ListedJob { job, waits, unsettled, never_began });
+            pending.items.push(ListedJob { job, waits, unsettled, never_began, waiting_messages: 0 });
         }
     }
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();

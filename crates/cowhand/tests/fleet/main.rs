@@ -52,6 +52,7 @@ mod same_id;
 mod schedules;
 mod skipped_files;
 mod start;
+mod steering;
 mod stopped;
 mod tables;
 mod terminal;

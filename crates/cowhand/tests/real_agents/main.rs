@@ -15,6 +15,7 @@ mod limits;
 mod models;
 mod sandboxed;
 mod sessions;
+mod steering;
 mod strangers;
 mod work;
 

@@ -144,6 +144,13 @@ fn readable_in(line: &str, styled: fn(String, Style) -> String) -> Option<String
             let heading = OutputMessage::attempt_heading(which.trim_end(), &extra);
             Some(styled(format!("── {}", one_line(&heading, 600)), FAINT))
         }
+        OutputMessage::System { subtype: Some(word), content: Some(text), extra, .. }
+            if word == OutputMessage::STEERING =>
+        {
+            let by = extra.get("by").and_then(Value::as_str).unwrap_or_default();
+            let heading = styled(format!("message from {}:", one_line(by, 200)), BUSY);
+            Some(format!("{heading} {}", plain(text.trim_end())))
+        }
         OutputMessage::System { subtype, content, .. } => {
             let text = content.map(|content| plain(content.trim_end()));
             text.or_else(|| subtype.map(|word| format!("[{word}]"))).map(|text| styled(text, FAINT))

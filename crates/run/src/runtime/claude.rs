@@ -154,8 +154,8 @@ impl Claude {
                 blocks.into_iter().map(|block| blocks::user_block(block, &mut rest)).collect()
             }
             "stream_event" => self.partial(fields),
-            // The answer to a request of the keeper.
-            "control_response" => Vec::new(),
+            // The answer to a request of the keeper, and the progress of its messages.
+            "control_response" | "command_lifecycle" => Vec::new(),
             "result" => vec![self.result(fields)],
             "system" | "error" => {
                 let message = OutputMessage::from_json(Value::Object(fields.clone()));

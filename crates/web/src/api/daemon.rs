@@ -41,6 +41,9 @@ pub struct StatusView {
     /// Number of open asks.
     #[serde(default)]
     pub asks: usize,
+    /// Number of messages to jobs that wait.
+    #[serde(default)]
+    pub messages: usize,
     /// Providers that currently take no jobs.
     #[serde(default)]
     pub parked: Vec<Parked>,
@@ -112,6 +115,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let now = api.now();
     let asks = api.current_asks(api.store.open_asks(Count::MAX_COUNT).await?).await;
     let asks = asks.iter().filter(|ask| ask.state == AskState::Open).count();
+    let messages = api.store.waiting_messages().await?.values().map(|count| *count as usize).sum();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
     let untold = undelivered(&api.store, now).await?;
@@ -132,6 +136,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         unsettled,
         queued,
         asks,
+        messages,
         parked,
         given_up,
         untold,

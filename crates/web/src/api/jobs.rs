@@ -12,6 +12,7 @@ use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
 use cowhand_core::report::Report;
+use cowhand_core::steering::SteeringMessage;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,10 +88,12 @@ pub(super) async fn list(
     let waits = waits::of_jobs(&api, &items).await?;
     let running = items.iter().filter(|job| job.status() == JobStatus::Running);
     let unsettled = api.unsettled(running.map(|job| job.id().clone()).collect()).await;
+    let waiting = api.store.waiting_messages().await?;
     let to_listed = |(job, waits): (Job, Option<Waits>)| {
+        let waiting_messages = waiting.get(job.id()).copied().unwrap_or_default();
         let attempt = unsettled.get(job.id()).copied();
         let (unsettled, never_began) = (attempt.is_some(), attempt == Some(UnsettledAttempt::NeverBegan));
-        ListedJob { job: job.into(), waits, unsettled, never_began }
+        ListedJob { job: job.into(), waits, unsettled, never_began, waiting_messages }
     };
     Ok(Json(Page { items: items.into_iter().zip(waits).map(to_listed).collect(), next_cursor }))
 }
@@ -119,9 +122,17 @@ pub struct ListedJob {
     /// True if the job is unsettled and its attempt never began. The next start then continues the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_began: bool,
+    /// Number of messages to the job that wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting_messages: u32,
 }
 
-/// Job with its asks, hooks, follow-ups and workspace.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Job with its asks, messages, hooks, follow-ups and workspace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     #[serde(flatten)]
@@ -144,6 +155,12 @@ pub struct JobView {
     /// Last refusal of a follow-up that this job asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<RefusedFollowup>,
+    /// Job whose messages are the prompt of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<JobId>,
+    /// Messages to the job, in order.
+    #[serde(default)]
+    pub messages: Vec<SteeringMessage>,
     /// Hook runs, in the order in which they run.
     #[serde(default)]
     pub hooks: Vec<HookRun>,
@@ -250,6 +267,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let workspace = api.workspace(job.id()).await?;
     let waits = waits::of_job(&api, &job).await?;
     let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
+    let continues = api.store.turn_before(job.id().clone()).await?;
+    let messages = api.store.messages_of(job.id().clone()).await?;
     let cancellation = api.store.cancellation_of(&job).await?;
     let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
     let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
@@ -276,6 +295,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         follows,
         followed_by,
         followup_refused,
+        continues,
+        messages,
         hooks,
         workspace,
         waits,

@@ -7,6 +7,7 @@ use cowhand_core::ask::Ask;
 use cowhand_core::id::{AgentName, JobName, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::server::Scope;
+use cowhand_core::steering::SteeringMessage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::api::{
     AgentView, Client, JobView, ListedJob, Page, ScheduleWithFirings, StatusView, TriggerAnswer, UsageView,
     WorkView, segment,
 };
-use cowhand_engine::fleet::{ScheduleView, TriggerRequest};
+use cowhand_engine::fleet::{SayRequest, ScheduleView, TriggerRequest};
 use cowhand_engine::state::StateFolder;
 
 /// Connection of an assistant to the daemon, with the rights of the person who started the assistant.
@@ -82,6 +83,7 @@ pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
     if scope >= Scope::Operate {
         tools.extend([
             Tool::new("trigger", "Creates a job now.", trigger),
+            Tool::new("say", "Sends a message to the agent of a job that has not ended.", say),
             Tool::new("cancel", "Ends a job with all its processes.", cancel),
             Tool::new("retry", "Runs an ended job again, as a new job.", retry),
             Tool::new("enable", "Turns a schedule on.", enable),
@@ -149,6 +151,23 @@ async fn job(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult
 
 async fn cancel(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
     connection.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    job: JobName,
+    /// Text for the agent.
+    text: String,
+    /// End the current turn of the agent first.
+    #[serde(default)]
+    interrupt: bool,
+}
+
+async fn say(connection: Arc<PersonTools>, Message { job, text, interrupt }: Message) -> ToolResult {
+    let request = SayRequest { text, interrupt, key: None };
+    let request = serde_json::to_value(request).map_err(|error| error.to_string())?;
+    connection.post::<SteeringMessage>(&format!("jobs/{job}/messages"), &request).await
 }
 
 async fn retry(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {

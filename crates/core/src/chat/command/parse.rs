@@ -113,6 +113,7 @@ fn parse(
             let not_a_job = |_| CommandMistake::NotAJob { word: argument.to_owned() };
             ChatCommand::Stop { job: Some(argument.parse::<JobName>().map_err(not_a_job)?) }
         }
+        "say" => ChatCommand::Say { text: needed()? },
         "why" => ChatCommand::Why { what: needed()? },
         "schedule" => schedule(&needed()?, missing)?,
         // `schedules run NAME` is understood too.

@@ -105,6 +105,7 @@ fn mistakes_are_explained() {
         ("schedule paint x", "A schedule has no action `paint`. Use `run` or `enable` or `disable`."),
         ("skill", "The command needs more arguments: `!skill NAME [INPUT]`"),
         ("why", "The command needs more arguments: `!why NAME`"),
+        ("say", "The command needs more arguments: `!say TEXT`"),
         ("status now", "`!status` takes no argument `now`."),
         ("status @", "`` is not the name of an agent."),
         ("@<!here> status", "`&lt;!here&gt;` is not the name of an agent."),
@@ -125,7 +126,7 @@ fn the_table_describes_each_command() {
         for name in [description.name].iter().chain(description.aliases) {
             let arguments = match description.name {
                 "schedule" => "run x",
-                "skill" | "why" => "x",
+                "skill" | "why" | "say" => "x",
                 _ => "",
             };
             let parsed = parse_call(Discord, name, arguments).unwrap().command;

@@ -53,6 +53,34 @@ pub fn needs_operator_to_remove() -> String {
         .to_owned()
 }
 
+/// Says that no job answers in this conversation now.
+pub fn nothing_to_say_to(platform: ChatPlatform) -> String {
+    let say = command("say", platform);
+    format!("No job answers here now, so {say} has no effect. Write the text as an ordinary message.")
+}
+
+/// Says that only operators may send a message to a job that somebody else caused.
+pub fn needs_operator_to_say(job: &JobId) -> String {
+    format!("{job} answers somebody else. Only operators may send it a message.")
+}
+
+/// Says that the rules of `trust` do not allow the text of the sender in this job.
+pub fn may_not_say(job: &JobId, why: &str, platform: ChatPlatform) -> String {
+    format!("Your message may not reach {job}: {}", sentence(why, platform))
+}
+
+/// Says that the agent gets the message while it runs.
+pub fn said(job: &JobId) -> String {
+    format!("The message is stored. The agent of {job} gets it at its next step.")
+}
+
+/// Says that the agent takes no messages while it runs.
+pub fn said_for_next_turn(job: &JobId) -> String {
+    format!(
+        "The message is stored. The agent takes no messages while it runs; it gets this one when {job} has ended."
+    )
+}
+
 /// Says that the last message runs again.
 pub fn runs_again(agent: &AgentName, platform: ChatPlatform) -> String {
     format!("Agent {} gets the last message again.", escape(agent.as_str(), platform))

@@ -85,6 +85,8 @@ pub(crate) enum Scenario {
     Spin,
     /// A shell command that does not end, with a child in its own session.
     Setsid,
+    /// One shell command that ends when the file `go` exists, then a text.
+    Gate,
     /// Text that takes longer than any test waits.
     Slow,
     /// Some text, then the connection is closed.
@@ -106,6 +108,7 @@ impl Scenario {
             "loop" => Self::Loop,
             "spin" => Self::Spin,
             "setsid" => Self::Setsid,
+            "gate" => Self::Gate,
             "slow" => Self::Slow,
             "cut" => Self::Cut,
             "limited" => Self::Limited,
@@ -196,7 +199,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
         _ if limit.is_some() => Got::Error,
         // A request without a shell tool is an internal one beside the loop.
         Scenario::Loop if shell_of(&body["tools"]).is_some() && !shared.has_an_answer() => Got::Nothing,
-        Scenario::Tool | Scenario::Setsid | Scenario::Limited if !answered => Got::Shell,
+        Scenario::Tool | Scenario::Setsid | Scenario::Gate | Scenario::Limited if !answered => Got::Shell,
         _ => Got::Words,
     };
     let request = Served { path, body: body.clone(), key: header, scenario, got };
@@ -286,12 +289,18 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
             // The child writes its pid; neither of the two ends by itself.
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
+        Scenario::Gate if !answered => {
+            Reply::Shell("echo up > up; while [ ! -e go ]; do sleep 0.1; done; echo went".to_owned())
+        }
         Scenario::Question if !answered => Reply::Question,
         Scenario::Write if !answered => Reply::Shell("touch was-here.txt".to_owned()),
         Scenario::Limited if !answered => Reply::Shell("echo once >> done.txt".to_owned()),
-        Scenario::Tool | Scenario::Write | Scenario::Setsid | Scenario::Limited | Scenario::Question => {
-            Reply::Words("The tool has answered.".to_owned())
-        }
+        Scenario::Tool
+        | Scenario::Write
+        | Scenario::Setsid
+        | Scenario::Gate
+        | Scenario::Limited
+        | Scenario::Question => Reply::Words("The tool has answered.".to_owned()),
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
         _ => Reply::Words("Hello from the model.".to_owned()),
     };

@@ -9,6 +9,7 @@ mod jobs;
 mod names;
 mod reset;
 mod retry;
+mod say;
 mod schedules;
 mod session;
 mod skill;
@@ -206,6 +207,7 @@ impl UsedCommand<'_> {
             ChatCommand::Status => self.status().await,
             ChatCommand::Reset => self.reset().await,
             ChatCommand::Stop { job } => self.stop(job.as_ref()).await,
+            ChatCommand::Say { text } => self.say(text).await,
             ChatCommand::Retry => self.retry().await,
             ChatCommand::Session => self.session().await,
             ChatCommand::Usage => self.usage().await,
