@@ -224,6 +224,9 @@ pub enum Fact {
     /// All sessions of the agent were cleared on request.
     #[serde(rename = "agent:cleared")]
     AgentCleared,
+    /// The session of a conversation of web chat was reset on request: its next message starts a new session.
+    #[serde(rename = "conversation:reset")]
+    ConversationReset { conversation: String },
     /// The config was loaded again.
     #[serde(rename = "fleet:reloaded")]
     FleetReloaded { agents: usize, schedules: usize },
@@ -386,6 +389,7 @@ impl Fact {
             Self::ScheduleFinished => "schedule:finished",
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
+            Self::ConversationReset { .. } => "conversation:reset",
             Self::FleetReloaded { .. } => "fleet:reloaded",
             Self::FleetConfigRefused => "fleet:config_refused",
             Self::FleetImported { .. } => "fleet:imported",

@@ -56,6 +56,7 @@ pub mod traces;
 pub mod trigger;
 pub mod trust;
 pub mod uptime;
+pub mod web_chat;
 pub mod word;
 pub mod work;
 pub mod work_source;

@@ -10,6 +10,7 @@ mod listen;
 mod program;
 mod record;
 mod unenforceable;
+mod web_chat;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -38,9 +39,11 @@ use crate::runtime::{ClaudeSettings, Runtime};
 use crate::sandbox::{ContainerSandbox, RequestedSandbox, SandboxRules};
 use crate::server::ServerConfig;
 use crate::session::{Session, SessionPolicy};
+use crate::shape::WebChatConfig;
 use crate::traces::TracesConfig;
 use crate::trigger::{Driver, FiringContext, TriggerConfig};
 use crate::trust::{self, Trust};
+use crate::web_chat::is_web_chat;
 use crate::work::WorkItemId;
 use crate::work_source::ConfiguredSource;
 use crate::workspace::{IsolationKind, IsolationRules};
@@ -50,6 +53,7 @@ pub use index::{CoupledAgents, RosterIndex};
 pub use listen::{EventListener, end_status};
 pub use program::Program;
 pub use unenforceable::Unenforceable;
+pub use web_chat::WebChat;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
@@ -146,6 +150,8 @@ pub struct Agent {
     pub budget: Budget,
     /// Chat settings; none if people cannot talk to it in a chat.
     pub chat: Option<AgentChat>,
+    /// Settings of web chat; none if it is off.
+    pub web_chat: Option<WebChat>,
 }
 
 /// Default of `instances.max_concurrent`.
@@ -224,7 +230,12 @@ impl Agent {
 
     /// Returns the schedule with this name; none if there is no name, or if the schedule is no longer in the config.
     pub fn schedule(&self, name: Option<&ScheduleName>) -> Option<&Schedule> {
-        self.schedules.iter().find(|own| Some(&own.name) == name)
+        self.all_schedules().find(|own| Some(&own.name) == name)
+    }
+
+    /// Returns the schedules of the config, and then the schedule of web chat.
+    pub fn all_schedules(&self) -> impl Iterator<Item = &Schedule> {
+        self.schedules.iter().chain(self.web_chat.iter().map(|chat| &*chat.schedule))
     }
 
     /// Returns the configured provider, else the default provider of its runtime; none if neither exists.
@@ -280,9 +291,13 @@ impl Agent {
     }
 
     /// Returns the session settings of a job. `chat` is its conversation, if it belongs to one. If the agent has
-    /// settings for the platform of the conversation, its jobs there continue one session for each conversation. The
-    /// session policy of the agent does not matter then.
+    /// settings for the platform of the conversation, or if it is a conversation of web chat, its jobs there continue one
+    /// session for each conversation. The session policy of the agent does not matter then.
     pub fn session_of(&self, chat: Option<&str>) -> Session {
+        if chat.is_some_and(is_web_chat) {
+            let expires = self.web_chat.as_ref().map_or(self.session.expires, |chat| chat.session_expires);
+            return Session { policy: SessionPolicy::PerChat, expires };
+        }
         let platform = chat.and_then(|chat| chat.split_once(' ')?.0.parse().ok());
         let settings = platform.and_then(|platform| self.chat.as_ref()?.on(platform));
         settings.map_or(self.session, |settings| Session {
@@ -368,7 +383,7 @@ impl Agent {
 
     /// Creates an agent with default values.
     pub fn new(name: AgentName) -> Self {
-        Self {
+        let mut agent = Self {
             display_name: name.to_string(),
             name,
             description: None,
@@ -403,7 +418,10 @@ impl Agent {
             retention: Retention::default(),
             budget: Budget::default(),
             chat: None,
-        }
+            web_chat: None,
+        };
+        agent.web_chat = WebChat::of(&agent, &WebChatConfig::default());
+        agent
     }
 }
 

@@ -55,6 +55,12 @@ fn head(agent: &AgentView) -> Markup {
                 span { "runtime " code { (agent.runtime) } }
                 span.any { "in " code { (text::plain(&agent.directory)) } }
             }
+            @if agent.web_chat {
+                div.buttons {
+                    a.button href={ "/chat/new?agent=" (segment(agent.name.as_str())) } { "New conversation" }
+                    a.button href={ "/chat?agent=" (segment(agent.name.as_str())) } { "Conversations" }
+                }
+            }
         }
         @if let Some(description) = &agent.description { p.lead { (text::Text(description)) } }
     }

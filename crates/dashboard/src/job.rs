@@ -34,6 +34,7 @@ pub(super) async fn page(
     let elsewhere = elsewhere.as_deref();
     let other_node = view.other_node().map(str::to_owned);
     let runs_elsewhere = view.job.status == JobStatus::Running && other_node.is_some();
+    let conversation = view.conversation.clone();
     let JobView {
         job,
         asks,
@@ -50,7 +51,7 @@ pub(super) async fn page(
     let changes = pages.changes(&job).await?;
     let window = pages.window(&job.id, params.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (elsewhere_part(elsewhere)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, conversation.as_deref(), waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (elsewhere_part(elsewhere)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (messages::part(&job, &messages, now))
         (asks::denied(&denials))
@@ -67,6 +68,7 @@ pub(super) async fn page(
 
 fn head(
     job: &JobRecord,
+    conversation: Option<&str>,
     waits: Option<&Waits>,
     cancellation: Option<&Cancellation>,
     source_report: Option<&SourceReport>,
@@ -81,6 +83,8 @@ fn head(
                 h1 { (job.id.as_str()) }
             }
             div.buttons.script {
+                @if let Some(conversation) = conversation { a.button href={ "/chat/" (segment(conversation)) } { "Open in chat" } }
+                @else if !is_live { a.button href={ "/chat/new?job=" (job.id.as_str()) } { "Continue in chat" } }
                 @if is_live {
                     button data-post={ (address) "/cancel" } data-key="x" data-confirm="End this job with all its processes?"
                         data-said="The job is being ended." { "Cancel" }

@@ -10,6 +10,7 @@ pub(super) enum Tab {
     Fleet,
     Timeline,
     Jobs,
+    Chat,
     Work,
     Usage,
     Events,
@@ -18,10 +19,11 @@ pub(super) enum Tab {
 }
 
 /// Tabs, each with its path, its name and the key that opens it after `g`.
-const TABS: [(Tab, &str, &str, &str); 7] = [
+const TABS: [(Tab, &str, &str, &str); 8] = [
     (Tab::Fleet, "/", "Fleet", "f"),
     (Tab::Timeline, "/timeline", "Timeline", "t"),
     (Tab::Jobs, "/jobs", "Jobs", "j"),
+    (Tab::Chat, "/chat", "Chat", "c"),
     (Tab::Work, "/work", "Work", "w"),
     (Tab::Usage, "/usage", "Usage", "u"),
     (Tab::Events, "/events", "Events", "e"),

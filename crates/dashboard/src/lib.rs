@@ -5,11 +5,14 @@
 //! times in local time, and sends a person's decisions to the API.
 
 mod agent;
+mod answer;
 mod asks;
 mod assets;
 mod budgets;
+mod chat;
 mod chat_bots;
 mod compare;
+mod conversation;
 mod definition;
 mod elements;
 mod events;
@@ -153,6 +156,9 @@ pub fn router(context: PagesContext) -> Router {
         .route("/jobs/{job}", get(job::page))
         .route("/jobs/{job}/live", get(live_output::stream))
         .route("/jobs/{job}/diff", get(compare::page))
+        .route("/chat", get(chat::page))
+        .route("/chat/new", get(chat::new))
+        .route("/chat/{conversation}", get(conversation::page))
         .route("/work", get(work::page))
         .route("/timeline", get(timeline::page))
         .route("/usage", get(usage::page))

@@ -7,12 +7,14 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use cowhand_core::id::JobId;
 use cowhand_core::job::JobRecord;
 use futures_util::stream;
+use maud::Markup;
 use serde::Deserialize;
 
-use super::Pages;
 use super::output::{OutputForm, render_partial};
+use super::{Pages, answer};
 use cowhand_web::api::{ApiProblem, KEEP_ALIVE_EVERY, Lines, segment};
 
 #[derive(Debug, Deserialize)]
@@ -21,6 +23,9 @@ pub(super) struct LiveQuery {
     after: u64,
     #[serde(default)]
     raw: u8,
+    /// Lines as a conversation shows them: 1 without the results of tools, 2 with them.
+    #[serde(default)]
+    chat: u8,
 }
 
 /// Maximum number of lines in one event.
@@ -31,8 +36,27 @@ const NEXT_LINE_TIMEOUT: Duration = Duration::from_millis(40);
 struct Live {
     lines: Lines,
     line: u64,
-    view: OutputForm,
+    job: JobId,
+    form: LiveForm,
     end: EndEvent,
+}
+
+/// Form of the lines.
+#[derive(Debug, Clone, Copy)]
+enum LiveForm {
+    /// As on the page of the job.
+    Lines(OutputForm),
+    /// As in a conversation.
+    Answer { tool_results: bool },
+}
+
+impl LiveForm {
+    fn render(self, job: &JobId, number: u64, line: &str) -> Markup {
+        match self {
+            Self::Lines(view) => render_partial(number, line, view),
+            Self::Answer { tool_results } => answer::render_line(job.as_str(), number, line, tool_results),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -56,8 +80,12 @@ pub(super) async fn stream(
     let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let line = last_event_id.unwrap_or(params.after);
     let lines = pages.client.lines(&format!("jobs/{job}/output?follow=1&after={line}")).await?;
-    let view = if params.raw == 1 { OutputForm::Raw } else { OutputForm::Transcript };
-    let start = Live { lines, line, view, end: EndEvent::NotYet };
+    let form = match (params.chat, params.raw) {
+        (0, 1) => LiveForm::Lines(OutputForm::Raw),
+        (0, _) => LiveForm::Lines(OutputForm::Transcript),
+        (chat, _) => LiveForm::Answer { tool_results: chat == 2 },
+    };
+    let start = Live { lines, line, job, form, end: EndEvent::NotYet };
     let events = stream::unfold(start, |mut live| async {
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(event), live))
@@ -86,7 +114,7 @@ impl Live {
                 Ok(Some(line)) => {
                     self.line += 1;
                     line_count += 1;
-                    html.push_str(&render_partial(self.line, &line, self.view).into_string());
+                    html.push_str(&self.form.render(&self.job, self.line, &line).into_string());
                 }
                 Ok(None) => self.end = EndEvent::Pending,
                 Err(_) => self.end = EndEvent::Closed,

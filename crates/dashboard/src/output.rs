@@ -41,8 +41,19 @@ impl Pages {
     pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<OutputWindow, ApiProblem> {
         let total = self.tail(job).await?.lines;
         let after = after.unwrap_or_else(|| total.saturating_sub(LINES_PER_PAGE)).min(total);
+        self.window_of(job, after, LINES_PER_PAGE, total).await
+    }
+
+    /// Returns at most `limit` lines after the first `after` lines. `total` is the number of all lines.
+    pub(super) async fn window_of(
+        &self,
+        job: &JobId,
+        after: u64,
+        limit: u64,
+        total: u64,
+    ) -> Result<OutputWindow, ApiProblem> {
         let mut lines = Vec::new();
-        let address = format!("jobs/{job}/output?after={after}&limit={LINES_PER_PAGE}");
+        let address = format!("jobs/{job}/output?after={after}&limit={limit}");
         let Some(mut answer) = self.output_lines(&address).await? else {
             return Ok(OutputWindow { after, total, lines });
         };
@@ -152,7 +163,7 @@ fn message(number: u64, line: &str) -> Markup {
 
 /// Returns a line of output that is a JSON object of the type `result`, indented; none for any other line. The page
 /// shows the result of the job above the output, so such a line is folded.
-fn result_line(content: &str) -> Option<String> {
+pub(super) fn result_line(content: &str) -> Option<String> {
     let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
     (value.get("type")? == "result").then(|| indented(&value))
 }
@@ -180,7 +191,7 @@ fn folded(head: &Markup, text: &str) -> Markup {
 
 /// Returns the most informative field of a tool's input, for example the command, as one short line. If no such field
 /// is known, returns the whole input as one short line.
-fn summarize_input(input: &Value) -> String {
+pub(super) fn summarize_input(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
             let preferred =
@@ -193,7 +204,7 @@ fn summarize_input(input: &Value) -> String {
     short(&text, 160)
 }
 
-fn pretty(value: &Value) -> String {
+pub(super) fn pretty(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => texts(blocks).unwrap_or_else(|| indented(value)),

@@ -109,19 +109,37 @@
       const part = fresh.getElementById(old.id);
       if (!part) { old.remove(); continue; }
       if (part.innerHTML === old.innerHTML) continue;
-      const focus = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
-      const restore = saveInput(old);
-      old.replaceWith(part);
-      restore(part);
-      if (focus) $$('a, button', part).find((element) => keyOf(element) === focus)?.focus();
+      // An answer that is still streamed keeps its lines; only its other parts are replaced.
+      if (stream && old.dataset.streams && old.dataset.streams === part.dataset.streams) {
+        for (const inner of $$('[data-part]', old)) {
+          const now = $(`#${CSS.escape(inner.id)}`, part);
+          if (now && now.innerHTML !== inner.innerHTML) replacePart(inner, now);
+        }
+        continue;
+      }
+      replacePart(old, part);
     }
-    // A new part is inserted at the position where the server has it.
+    insertNew(fresh);
+    attachLines();
+    toEnd();
+  }
+  // Replaces a part of the page. Keeps the text of form fields, the open details and the focus.
+  function replacePart(old, part) {
+    const focus = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+    const restore = saveInput(old);
+    old.replaceWith(part);
+    restore(part);
+    if (focus) $$('a, button, summary', part).find((element) => keyOf(element) === focus)?.focus();
+  }
+  // Inserts new parts at the positions where the server has them.
+  function insertNew(fresh) {
     for (const part of $$('[data-live]', fresh)) {
       if (document.getElementById(part.id)) continue;
+      const parent = document.getElementById(part.parentElement.id) ?? $('#main');
       let next = part.nextElementSibling;
       while (next && !(next.id && document.getElementById(next.id))) next = next.nextElementSibling;
       if (next) document.getElementById(next.id).before(part);
-      else $('#main').append(part);
+      else parent.append(part);
     }
   }
   // Saves the text of form fields and the open details, and returns a function that restores both in the new part.
@@ -190,7 +208,7 @@
 
   // ---- Live output: lines arrive rendered. Only the last lines are kept in the page, so that scrolling remains fast.
   const MAX_LINES = 3000;
-  const lines = $('#lines');
+  let lines = $('#lines');
   let stream;
   let last = lines?.lastElementChild;
   const pendingParts = [];
@@ -208,6 +226,17 @@
   addEventListener('scroll', () => { if (atEnd()) pinned = true; }, { passive: true });
   function toEnd() {
     if (pinned) window.scrollTo(0, document.documentElement.scrollHeight);
+  }
+  // After the part with the output was replaced, the new part is followed.
+  function attachLines() {
+    const fresh = $('#lines');
+    if (fresh === lines) return;
+    stream?.close();
+    stream = undefined;
+    pendingParts.length = 0;
+    lines = fresh;
+    last = lines?.lastElementChild;
+    followOutput();
   }
   function followOutput() {
     if (!lines?.dataset.stream || document.hidden || stream) return;
@@ -247,6 +276,7 @@
   }
   function append() {
     const text = pendingParts.splice(0).map((part) => part.text).join('');
+    if (!lines) return;
     const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].reduce(mergePiece, []).slice(-MAX_LINES);
     const extra = lines.childElementCount + fresh.length - MAX_LINES;
     if (extra >= lines.childElementCount) lines.replaceChildren(...fresh);
@@ -260,6 +290,7 @@
     requestAnimationFrame(toEnd);
   }
   function showPosition() {
+    if (!$('#output-where')) return;
     const [from, to] = [lines.firstElementChild, last].map((line) => Number(line?.id.slice(1) ?? 0));
     put($('#output-where'), from > 1 ? `lines ${from} to ${to} of ${to}` : to === 1 ? '1 line' : `${to} lines`);
   }
@@ -306,6 +337,8 @@
     const button = click.target.closest('button');
     if (!button) return;
     if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
+    if (button.dataset.steer) sendMessage(button.dataset.steer, { interrupt: 'interrupt' in button.dataset });
+    if ('again' in button.dataset) sendAgain(button);
     if ('closes' in button.dataset) button.closest('dialog').close();
     if (button.dataset.post && (!button.dataset.confirm || await confirmAction(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer, message: button.dataset.message } : {});
   });
@@ -318,6 +351,94 @@
     const value = ([name, text]) => [name, form.elements[name].type === 'checkbox' ? true : text];
     send(form, Object.fromEntries(fields.map(value)));
   });
+
+  // ---- The form for a message. A message is shown only when the server has stored it; until then, its text stays in the
+  // form. The key of a message makes a repeated request send it once.
+  const composer = $('#composer');
+  const draftName = `draft ${location.pathname}${location.search}`;
+  let key;
+  let isSending = false;
+  const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  function keepDraft() {
+    const { value } = $('textarea', composer);
+    try {
+      if (value) sessionStorage.setItem(draftName, JSON.stringify({ value, key }));
+      else sessionStorage.removeItem(draftName);
+    } catch { /* Without storage, the text is only in the form. */ }
+  }
+  function restoreDraft() {
+    try {
+      const draft = JSON.parse(sessionStorage.getItem(draftName));
+      if (draft) { $('textarea', composer).value = draft.value; key = draft.key; }
+    } catch { /* There is no draft. */ }
+  }
+  function sendAgain(button) {
+    const text = $('textarea', composer);
+    text.value = $('.bubble', button.closest('.exchange')).textContent;
+    key = undefined;
+    keepDraft();
+    text.focus();
+  }
+  async function sendMessage(address, more) {
+    const text = $('textarea', composer);
+    if (isSending || !text.value.trim()) return;
+    isSending = true;
+    key ??= newKey();
+    keepDraft();
+    const buttons = $$('button', composer);
+    for (const button of buttons) button.disabled = true;
+    $('#unsent').textContent = '';
+    try {
+      const response = await fetch(address, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-cowhand': '1' },
+        body: JSON.stringify({ ...more, text: text.value, key }),
+      });
+      const answer = await response.json().catch(() => ({}));
+      if (!response.ok) {
+        // The server has decided, so the next try is another request.
+        if (response.status < 500) key = undefined;
+        $('#unsent').textContent = `Not sent: ${answer.detail ?? 'the request failed.'}`;
+        keepDraft();
+        return;
+      }
+      text.value = '';
+      key = undefined;
+      keepDraft();
+      if (composer.dataset.next === 'conversation') { location.href = `/chat/${encodeURIComponent(answer.conversation.id)}`; return; }
+      pinned = true;
+      if (answer.route) say(answer.route === 'live' ? 'The agent gets the message while it works.' : 'The agent gets the message next.');
+      await refresh();
+    } catch {
+      // The request may have arrived. The same key makes another try safe.
+      showDisconnected();
+      $('#unsent').textContent = 'The daemon did not answer. Your text is kept: send it again; it is sent only once.';
+    } finally {
+      isSending = false;
+      for (const button of buttons) button.disabled = false;
+    }
+  }
+  if (composer) {
+    const text = $('textarea', composer);
+    restoreDraft();
+    text.addEventListener('input', () => { key = undefined; keepDraft(); });
+    // A touch keyboard has no Shift and Enter, so Enter begins a new line there.
+    const hasKeyboard = matchMedia('(hover: hover) and (pointer: fine)');
+    text.addEventListener('keydown', (press) => {
+      if (press.key !== 'Enter' || press.shiftKey || press.isComposing || !hasKeyboard.matches) return;
+      press.preventDefault();
+      composer.requestSubmit();
+    });
+    composer.addEventListener('submit', (submit) => {
+      submit.preventDefault();
+      const { text: ignored, ...more } = Object.fromEntries(new FormData(composer));
+      sendMessage(composer.dataset.chat, more);
+    });
+    if (hasKeyboard.matches) text.focus({ preventScroll: true });
+    pinned = true;
+    toEnd();
+    requestAnimationFrame(toEnd);
+  }
   for (const choice of $$('.filters select')) choice.addEventListener('change', () => choice.form.requestSubmit());
 
   // ---- The keyboard.

@@ -17,6 +17,7 @@ use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, trigger_words};
 use cowhand_core::steering::{MAX_STEERING_MESSAGES, MAX_WAITING_MESSAGE_BYTES};
 use cowhand_core::trigger::MAX_KEY_BYTES;
+use cowhand_core::web_chat::MAX_WEB_MESSAGE_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
@@ -239,6 +240,19 @@ pub enum FleetError {
          SHA-256 of a longer text"
     )]
     KeyLength { bytes: usize },
+    #[error(
+        "there is no conversation {0}; it was removed together with the jobs of its messages, or it never existed"
+    )]
+    NoConversation(String),
+    #[error(
+        "people cannot talk to {agent} in the web chat; `web_chat` and the schedules in its config decide that"
+    )]
+    WebChatOff { agent: AgentName },
+    #[error(
+        "a message has at most {MAX_WEB_MESSAGE_BYTES} bytes, and this one has {bytes}; put a longer text into a file that \
+         the agent can read, and name the file instead"
+    )]
+    MessageTooLong { bytes: usize },
     #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error(

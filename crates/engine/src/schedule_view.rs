@@ -200,7 +200,10 @@ pub(crate) fn schedules_of_agent(
         };
         view.with_explanation(roster, agent, schedule, snapshot, now)
     };
-    agent.schedules.iter().map(view).collect()
+    // The schedule of web chat is shown after its first message.
+    let web_chat = agent.web_chat.iter().map(|chat| &*chat.schedule);
+    let used = web_chat.filter(|schedule| snapshot.schedules.contains_key(&schedule.id));
+    agent.schedules.iter().chain(used).map(view).collect()
 }
 
 /// Time that a schedule may wait for a place or another job before it counts as starved. It is short, because until then

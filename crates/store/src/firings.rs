@@ -365,7 +365,7 @@ async fn settle_prepared(
     Ok(())
 }
 
-async fn fire_once(
+pub(super) async fn fire_once(
     tx: &mut Tx<'_>,
     firing: NewFiring,
     starter: Option<Starter>,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, jobs, workspaces};
+use super::{Store, StoreError, jobs, web_messages, workspaces};
 
 statements! {
     ADD_JOB_MESSAGE = same "insert into job_messages (job_id, number, uuid, key, text, bytes, interrupt, route, actor, sent_at, state) \
@@ -252,7 +252,11 @@ async fn add_next_turn(
     let schedule: Option<ScheduleId> = row.parse_opt("schedule_id")?;
     let new = NewJob {
         agent: job.agent().clone(),
-        trigger_type: TriggerType::Manual,
+        // In the web chat, the next turn belongs to the conversation.
+        trigger_type: match job.trigger_type() {
+            TriggerType::Web => TriggerType::Web,
+            _ => TriggerType::Manual,
+        },
         schedule: job.schedule().cloned(),
         prompt: Some(next_prompt(messages.iter().map(|message| message.text.as_str()))),
         origin: None,
@@ -276,6 +280,8 @@ async fn add_next_turn(
     }
     workspaces::pass_on(tx, job.id(), next.id()).await?;
     jobs::record_created(tx, &next, now);
+    let sender = messages.last().and_then(|message| message.by.clone());
+    web_messages::add_next_turn(tx, job.id(), &next, sender, now).await?;
     Ok(next.id().clone())
 }
 

@@ -11,7 +11,7 @@
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
 //! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//!   follow-up, schedule, conversation, event counter. Several leases, items or schedules are locked in the order of their ids. So no
 //!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
 //!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -61,11 +61,14 @@ mod reports;
 mod retention;
 mod roster;
 mod schedules;
+mod send_web_message;
 mod sessions;
 mod sightings;
 mod snapshot;
 mod tokens;
 mod usage;
+mod web_conversations;
+mod web_messages;
 mod workspaces;
 
 use std::pin::Pin;
@@ -122,10 +125,13 @@ pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
+pub use send_web_message::{NewWebMessage, WebMessageSent};
 pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
+pub use web_conversations::{NewWebConversation, WebConversation, WebMessageJob};
+pub use web_messages::WebMessage;
 pub use workspaces::{StoredWorkspace, WorkspaceState};
 
 /// Handle of the store. Clones share the connections.
@@ -350,6 +356,8 @@ fn all_statements() -> Vec<Statement> {
         snapshot::ALL,
         tokens::ALL,
         usage::ALL,
+        web_conversations::ALL,
+        web_messages::ALL,
         workspaces::ALL,
     ]
     .concat()

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, followups, jobs};
+use super::{Store, StoreError, followups, jobs, web_messages};
 
 statements! {
     ENDED_JOBS = same "select id, agent, finished_at from jobs where status in ('completed', 'failed', 'cancelled') \
@@ -212,6 +212,7 @@ async fn prune(
     ] {
         tx.execute(statement, args![id.as_str()]).await?;
     }
+    web_messages::remove_of_job(tx, id).await?;
     let attempts = job.attempts();
     let fact = match limit {
         Some(_) => Fact::JobPruned { attempts, limit },

@@ -148,6 +148,10 @@ fn by_id<'f>(
     let mut all: BTreeMap<_, _> = present.map(|(id, _)| (*id, None)).collect();
     for agent in &roster.agents {
         all.extend(agent.schedules.iter().map(|schedule| (schedule.id, Some((agent, schedule)))));
+        // The schedule of web chat is stored with its first message.
+        let web_chat = agent.web_chat.iter().map(|chat| &*chat.schedule);
+        let used = web_chat.filter(|schedule| stored.contains_key(&schedule.id));
+        all.extend(used.map(|schedule| (schedule.id, Some((agent, schedule)))));
     }
     all
 }

@@ -179,7 +179,7 @@ impl Store {
         } else {
             SpendingLedger::default()
         };
-        let schedules = || configured().flat_map(|agent| &agent.schedules);
+        let schedules = || configured().flat_map(Agent::all_schedules);
         let ids = |by_clock: bool| {
             let schedules = schedules().filter(|own| (own.trigger.driver() == Driver::Clock) == by_clock);
             schedules.map(|schedule| schedule.id).collect::<Vec<ScheduleId>>()

@@ -4,7 +4,7 @@ import { base, put, story } from './story.mjs';
 import { fill } from './places.mjs';
 
 await story(async ({ browser, page }) => {
-  const places = fill();
+  const places = await fill();
   const storageState = await page.context().storageState();
   // Nothing that needs a script is shown, and times are UTC.
   const context = await browser.newContext({ storageState, javaScriptEnabled: false, timezoneId: 'Asia/Tokyo' });

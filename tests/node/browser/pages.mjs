@@ -7,7 +7,7 @@ import { base, put, story } from './story.mjs';
 const brightness = (colour) => colour.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
 
 await story(async ({ browser, page }) => {
-  const places = fill();
+  const places = await fill();
   const storageState = await page.context().storageState();
   // The content security policy would block axe-core.
   const context = await browser.newContext({ storageState, bypassCSP: true });

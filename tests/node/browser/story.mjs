@@ -1,6 +1,7 @@
 // The parts that all browser tests share: the commands of the fleet, and a page that is logged in.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { renameSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
 import { join } from 'node:path';
 import { enter, open } from './browser.mjs';
 
@@ -27,6 +28,21 @@ export function trigger(agent, ...given) {
 export function ended(agent, ...given) {
   const { stdout } = spawnSync(COWHAND, ['trigger', agent, '--wait', '--json', ...given], { cwd: FLEET, encoding: 'utf8' });
   return JSON.parse(stdout).id;
+}
+
+// Sends a request to the API over the owner's socket.
+export function api(method, path, body) {
+  return new Promise((resolve, reject) => {
+    const options = { socketPath: join(FLEET, '.cowhand/sock'), method, path: `/api/v1/${path}`, headers: { 'content-type': 'application/json' } };
+    const asked = request(options, (answer) => {
+      let text = '';
+      answer.setEncoding('utf8').on('data', (part) => { text += part; }).on('end', () => {
+        if (answer.statusCode >= 400) reject(new Error(`${method} ${path}: ${answer.statusCode} ${text}`));
+        else resolve(JSON.parse(text));
+      });
+    });
+    asked.on('error', reject).end(body === undefined ? '' : JSON.stringify(body));
+  });
 }
 
 export async function story(tell) {

@@ -1,6 +1,7 @@
-//! Converts Markdown to the notations of the platforms.
+//! Converts Markdown to the notations of the platforms, and to HTML for the dashboard.
 
 mod discord;
+mod html;
 mod masked_link;
 mod nesting;
 mod slack;
@@ -12,6 +13,8 @@ use super::ChatPlatform;
 use super::escape::{entities, without_mentions};
 use super::split::split;
 use crate::invisible::without_invisible;
+
+pub use html::to_html;
 
 /// Converts a text in Markdown to messages in the notation of the platform, each within the platform's limit. A text
 /// without visible characters becomes no message.

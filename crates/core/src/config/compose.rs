@@ -145,11 +145,12 @@ fn warn_about_empty_store(loader: &mut Loader<'_>, root: &Node) {
 
 fn fleet(loader: &mut Loader<'_>, node: &Node, file: FileId, mut above: FleetContext) {
     let retention = retention_as_defaults(node);
+    let web = herdctl::web_as_defaults(node).filter(|_| above.names.is_empty());
     let own = node.get("defaults").cloned();
     let source = own.as_ref().and_then(|defaults| defaults.entry("work_source"));
     loader.default_work_sources.extend(source.cloned());
     let inherited = above.defaults.take().map(|defaults| Node::clone(&defaults));
-    above.defaults = [inherited, retention, own].into_iter().flatten().reduce(merge).map(Arc::new);
+    above.defaults = [inherited, retention, web, own].into_iter().flatten().reduce(merge).map(Arc::new);
     let layers = above.defaults.as_deref().map(Layers::of);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
         if agent(loader, entry, &format!("agents[{index}]"), file, &above, layers.as_ref()).is_none() {

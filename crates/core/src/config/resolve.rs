@@ -17,7 +17,7 @@ use crate::chat::prompt::CHAT_PROMPT;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout};
 use crate::prompt::{Template, Variables};
-use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
+use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule, WebChat};
 use crate::shape;
 use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
@@ -77,11 +77,14 @@ fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
+    let web_chat = config.inherited.web_chat.unwrap_or_default();
     let mut agent = assemble(loader, draft, name, directory, config, &mut shown);
     if let Some(wrong) = wrong_keys {
         check_keys_together(loader, draft, &agent, &wrong);
     }
     agent.schedules.extend(self::schedules(loader, draft, &agent.name, partial, &mut shown));
+    agent.web_chat = WebChat::of(&agent, &web_chat);
+    checks::web_chat::check(loader, draft, &agent, &web_chat);
     checks::work_source::check(loader, draft, &agent);
     checks::calendar::check(loader, draft, &agent);
     if named.is_none() || loader.problems.errors() > before {

@@ -52,7 +52,7 @@ impl Positions {
             if uses_limited_provider(roster, agent) {
                 positions.limited.push(at);
             }
-            for (number, schedule) in agent.schedules.iter().enumerate() {
+            for (number, schedule) in agent.all_schedules().enumerate() {
                 positions.schedules.entry(schedule.id).or_insert((at, number));
                 if let TriggerConfig::Interval { interval } = schedule.trigger {
                     *positions.intervals.entry(interval).or_default() += 1;
@@ -97,7 +97,8 @@ impl Roster {
     pub fn schedule(&self, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
         let (agent, number) = *self.positions().schedules.get(&id)?;
         let agent = self.agents.get(agent)?;
-        Some((agent, agent.schedules.get(number)?))
+        let web_chat = || agent.web_chat.as_ref().map(|chat| &*chat.schedule);
+        Some((agent, agent.schedules.get(number).or_else(web_chat)?))
     }
 
     /// Checks whether several schedules have the interval of this schedule.

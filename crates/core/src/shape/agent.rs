@@ -135,6 +135,31 @@ pub struct InheritedSettings {
     pub breaker: Option<Breaker>,
     /// Authors on GitHub, in chats and of webhooks whose text may get into its prompts; unset means everybody.
     pub trust: Option<Trust>,
+    /// Chat in the dashboard; everybody whose token may trigger the agent can use it.
+    pub web_chat: Option<WebChatConfig>,
+}
+
+/// Chat with the agent in the dashboard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "WebChat", extend("x-strict" = true))]
+pub struct WebChatConfig {
+    /// Whether people can talk to the agent in the dashboard and with the API; unset means true.
+    pub enabled: Option<bool>,
+    /// Time after which an unused session of a conversation is not continued; unset means 24.
+    #[schemars(range(min = 1))]
+    pub session_expiry_hours: Option<u32>,
+    /// Whether a conversation shows the results of tools; unset means true.
+    pub tool_results: Option<bool>,
+    /// Whether each use of a tool has its own line, or successive uses have one line together; unset means `separate`.
+    pub message_grouping: Option<MessageGrouping>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageGrouping {
+    Separate,
+    Grouped,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

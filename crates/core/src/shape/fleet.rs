@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AgentConfig, Docker, InheritedSettings, WorkingDirectory};
+use super::{AgentConfig, Docker, InheritedSettings, MessageGrouping, WorkingDirectory};
 use crate::budget::FleetBudget;
 use crate::policy::Timing;
 use crate::price::Prices;
@@ -49,7 +49,7 @@ pub struct FleetFile {
     pub traces: Option<TracesConfig>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
-    /// herdctl's form of `server.listen`. Only the key of the root file counts.
+    /// herdctl's form of `server.listen`, and defaults for `web_chat`. Only the key of the root file counts.
     pub web: Option<Web>,
     #[schemars(extend("x-herdctl" = "set it in `defaults`"))]
     pub docker: Option<Docker>,
@@ -127,19 +127,13 @@ pub struct Web {
     pub port: Option<u16>,
     /// Host to listen on: `localhost`, or an IP address of this machine.
     pub host: Option<String>,
-    #[schemars(range(min = 1), extend("x-herdctl" = "the dashboard has no such setting"))]
+    /// Default of `web_chat.session_expiry_hours`.
+    #[schemars(range(min = 1))]
     pub session_expiry_hours: Option<u32>,
     #[schemars(extend("x-herdctl" = "no browser is opened"))]
     pub open_browser: Option<bool>,
-    #[schemars(extend("x-herdctl" = "the dashboard has no such setting"))]
+    /// Default of `web_chat.tool_results`.
     pub tool_results: Option<bool>,
-    #[schemars(extend("x-herdctl" = "the dashboard has no such setting"))]
+    /// Default of `web_chat.message_grouping`.
     pub message_grouping: Option<MessageGrouping>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageGrouping {
-    Separate,
-    Grouped,
 }

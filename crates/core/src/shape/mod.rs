@@ -25,8 +25,8 @@ mod schedule;
 mod work_source;
 
 pub use agent::{
-    AgentConfig, Fallback, Identity, InheritedSettings, Instances, PluginConfig, PluginKind, Repository,
-    SessionConfig, WorkingDirectory,
+    AgentConfig, Fallback, Identity, InheritedSettings, Instances, MessageGrouping, PluginConfig, PluginKind,
+    Repository, SessionConfig, WebChatConfig, WorkingDirectory,
 };
 pub use chat::{
     ActivityType, AssistantMessages, Attachments, Channel, Chat, ChatMode, ChatOutputConfig,
@@ -34,7 +34,7 @@ pub use chat::{
     Skill, Slack, Voice,
 };
 pub use docker::{Docker, DockerNetwork, WorkspaceMode};
-pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, MessageGrouping, Web, Webhooks};
+pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, Web, Webhooks};
 pub use hooks::{HookActionConfig, HookConfig, HooksConfig};
 pub use mcp::McpServerConfig;
 pub use runtime::RuntimeName;

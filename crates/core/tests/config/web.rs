@@ -1,4 +1,7 @@
-//! herdctl's `web`: the address of the server.
+//! herdctl's `web`: the address of the server, and defaults of the web chat. The key `web_chat`.
+
+use cowhand_core::shape::MessageGrouping;
+use jiff::SignedDuration;
 
 use super::{lines, load_files};
 
@@ -18,7 +21,7 @@ fn web_host_and_port_set_the_listen_address() {
             "127.0.0.1:5000",
             "`web.port` has no effect, because `server.listen` is set",
         ),
-        ("web: {session_expiry_hours: 12}", "127.0.0.1:3232", "the dashboard has no such setting"),
+        ("web: {session_expiry_hours: 12}", "127.0.0.1:3232", ""),
     ] {
         for file in ["cowhand.yaml", "herdctl.yaml"] {
             let loaded = load_files(&[(file, &format!("{agent}{text}\n"))], &[]);
@@ -61,4 +64,66 @@ fn a_refused_unsigned_webhook_is_reported() {
         let advice = "set `server.listen` to 127.0.0.1:3232";
         assert_eq!(messages.contains(advice), is_refused, "{server} {secret}: {messages}");
     }
+}
+
+#[test]
+fn web_chat_is_on_unless_the_config_turns_it_off() {
+    let settings = |fleet: &str, agent: &str| {
+        let text = format!("agents: [{{name: a, default_prompt: Go.{agent}}}]\n{fleet}\n");
+        let loaded = load_files(&[("cowhand.yaml", &text)], &[]);
+        assert_eq!(lines(&loaded), [] as [&str; 0], "{text}");
+        let chat = loaded.roster.agents[0].web_chat.clone();
+        chat.map(|chat| (chat.session_expires.as_hours(), chat.tool_results, chat.grouping))
+    };
+    use MessageGrouping::{Grouped, Separate};
+    for (fleet, agent, expected) in [
+        ("", "", Some((24, true, Separate))),
+        ("", ", web_chat: {enabled: false}", None),
+        ("defaults: {web_chat: {enabled: false}}", "", None),
+        (
+            "defaults: {web_chat: {enabled: false, tool_results: false}}",
+            ", web_chat: {enabled: true}",
+            Some((24, false, Separate)),
+        ),
+        (
+            "web: {enabled: true, session_expiry_hours: 12, tool_results: false, message_grouping: grouped}",
+            "",
+            Some((12, false, Grouped)),
+        ),
+        (
+            "web: {session_expiry_hours: 12}\ndefaults: {web_chat: {session_expiry_hours: 13}}",
+            "",
+            Some((13, true, Separate)),
+        ),
+        (
+            "web: {session_expiry_hours: 12}",
+            ", web_chat: {session_expiry_hours: 14}",
+            Some((14, true, Separate)),
+        ),
+    ] {
+        assert_eq!(settings(fleet, agent), expected, "{fleet} {agent}");
+    }
+    let wrong = "agents: [{name: a, default_prompt: Go., web_chat: {session_expiry_hours: 0, message_grouping: none, more: 1}}]\n";
+    let loaded = load_files(&[("cowhand.yaml", wrong)], &[]);
+    let found = lines(&loaded).join("\n");
+    for word in ["session_expiry_hours", "`none` is not one of `separate` or `grouped`", "more"] {
+        assert!(found.contains(word), "{word}: {found}");
+    }
+    let taken = "agents: [{name: a, schedules: {web-chat: {type: manual, prompt: x}}}]\n";
+    let loaded = load_files(&[("cowhand.yaml", taken)], &[]);
+    assert_eq!(loaded.roster.agents[0].web_chat, None);
+    assert!(
+        lines(&loaded).join("\n").contains("warning: the agent cannot be used in the web chat"),
+        "{:?}",
+        lines(&loaded)
+    );
+}
+
+#[test]
+fn only_the_web_of_the_root_file_has_defaults_of_the_web_chat() {
+    let root = "web: {session_expiry_hours: 12}\nfleets: [{path: sub/cowhand.yaml}]\n";
+    let sub = "agents: [{name: a, default_prompt: Go.}]\nweb: {session_expiry_hours: 99}\n";
+    let loaded = load_files(&[("cowhand.yaml", root), ("sub/cowhand.yaml", sub)], &[]);
+    let chat = loaded.roster.agents[0].web_chat.clone().unwrap();
+    assert_eq!(chat.session_expires, SignedDuration::from_hours(12));
 }

@@ -5,12 +5,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
 const AGENT: &str = include_str!("agent.sh");
+/// Claude Code of the agent `steered`.
+const CLAUDE: &str = include_str!("claude.js");
 const FLEET: &str = include_str!("cowhand.yaml");
 
 /// Fleet with its dashboard, which ends with the test.
@@ -40,9 +43,12 @@ impl Scene {
             git.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(given);
             assert!(git.current_dir(place("code")).status().unwrap().success(), "git {given:?}");
         }
+        fs::write(place("claude"), CLAUDE).unwrap();
+        fs::set_permissions(place("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
         let log = fs::File::create(place("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
-        command.arg("start").current_dir(folder.path());
+        command.arg("start").current_dir(folder.path()).env("PATH", path);
         let mut daemon = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -189,4 +195,27 @@ fn page_is_dimmed_while_daemon_is_gone() {
 #[test]
 fn page_catches_up_after_daemon_restart() {
     Scene::new().story("life");
+}
+
+#[test]
+fn person_talks_to_agent_in_chat() {
+    Scene::new().story("chat");
+}
+
+#[test]
+fn chat_works_on_a_phone_and_with_hostile_text() {
+    Scene::new().story("chat-phone");
+}
+
+#[test]
+fn unsent_message_is_kept_while_daemon_is_gone() {
+    Scene::new().story("chat-away");
+}
+
+#[test]
+fn running_answer_is_steered_and_interrupted() {
+    let steered = "
+  - {name: steered, runtime: claude}
+";
+    Scene::of(&format!("{FLEET}{steered}")).story("chat-steer");
 }

@@ -21,6 +21,7 @@ mod odd;
 mod reading;
 mod tls;
 mod wakes;
+mod web_chat;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
+use cowhand_core::id::JobId;
 use cowhand_core::job::{Origin, Outcome};
 use cowhand_core::roster::Agent;
+use cowhand_core::web_chat::{conversation_of, is_reset};
 use cowhand_core::workspace::IsolationKind;
 use jiff::Timestamp;
 use tracing::{info, warn};
@@ -60,8 +62,9 @@ const MAX_STDERR_SEARCHED: u64 = 16 << 10;
 
 impl AttemptTask {
     /// Chooses the session. A job that a usage limit stopped continues its own session. A job whose prompt consists of
-    /// messages to an earlier job continues the session of that job. A fork begins with a copy of
-    /// its parent's session. Other jobs follow the session policy of the agent. A session continues only in the
+    /// messages to an earlier job continues the session of that job. A fork begins with a copy of its parent's session,
+    /// and so does the first job of a conversation that continues another job. Other jobs follow the session policy of
+    /// the agent. A session continues only in the
     /// directory to which it belongs.
     pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
@@ -85,7 +88,13 @@ impl AttemptTask {
             }
             (None, None) => None,
         };
-        let Some(stored) = stored else { return Ok(SessionStart::default()) };
+        let stored = match stored {
+            Some(stored) => stored,
+            None => match self.continued_in_web_chat().await? {
+                Some(job) => return self.copy_of_session(job, agent).await,
+                None => return Ok(SessionStart::default()),
+            },
+        };
         let of = stored.session_id.clone();
         let session = if forked.is_some() {
             SessionChoice::Fork { of, as_id: None }
@@ -97,6 +106,32 @@ impl AttemptTask {
             }
             session
         };
+        Ok(match self.directory_of(&stored, agent).await? {
+            Ok(directory) => SessionStart { session, directory, ..SessionStart::default() },
+            Err(why) => fresh_start(&stored, &why),
+        })
+    }
+
+    /// Returns the job with a copy of whose session the job has to begin, because a conversation of the web chat continues
+    /// that job.
+    async fn continued_in_web_chat(&self) -> Result<Option<JobId>, StoreError> {
+        let chat = self.job.chat().filter(|chat| !is_reset(chat));
+        let Some(conversation) = chat.and_then(conversation_of) else { return Ok(None) };
+        let (conversation, job) = (conversation.to_owned(), self.job.id().clone());
+        self.engine.store.web_conversation_continues(conversation, job).await
+    }
+
+    /// Begins with a copy of the session of another job.
+    async fn copy_of_session(&self, job: JobId, agent: &Agent) -> Result<SessionStart, StoreError> {
+        let Some(stored) = self.engine.store.session_of(job.clone()).await? else {
+            let note =
+                format!("{job} has no session, or was removed, so this attempt starts a fresh session");
+            return Ok(SessionStart { notes: vec![note], ..SessionStart::default() });
+        };
+        let session = SessionChoice::Fork { of: stored.session_id.clone(), as_id: None };
+        if let Some(refusal) = description::refusal(agent.runtime(), &session) {
+            return Ok(fresh_start(&stored, &refusal.into()));
+        }
         Ok(match self.directory_of(&stored, agent).await? {
             Ok(directory) => SessionStart { session, directory, ..SessionStart::default() },
             Err(why) => fresh_start(&stored, &why),

@@ -19,6 +19,7 @@ mod sent_content;
 mod start_settings;
 mod trigger;
 mod wake;
+mod web_chat;
 mod webhook_problems;
 mod work;
 
@@ -73,6 +74,7 @@ pub use say::{Said, SayRequest};
 pub use send_file::FileToSend;
 use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
+pub use web_chat::{ConversationStart, FirstWebMessage, SentWebMessage};
 
 /// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]
@@ -497,21 +499,6 @@ impl Fleet {
             FleetError::NoAgent { .. } => FleetError::no_agent(&roster, agent),
             error => error,
         }
-    }
-
-    /// Finds a schedule for a verb that needs it in the config. The error does not suggest a removed schedule.
-    async fn schedule_of<'a>(
-        &self,
-        agent: &'a Agent,
-        name: &ScheduleName,
-    ) -> Result<&'a Schedule, FleetError> {
-        if let Some(schedule) = agent.schedule(Some(name)) {
-            return Ok(schedule);
-        }
-        Err(match missing_schedule(self.store(), &self.roster(), agent, name.as_str()).await {
-            FleetError::NoSchedule { .. } => FleetError::no_schedule(agent, name.as_str()),
-            error => error,
-        })
     }
 
     /// Forgets the sessions of the agent, and records the event `agent:cleared`, which fires the schedules that have

@@ -308,7 +308,7 @@ impl Fleet {
 
 /// Explains why the runtime of the agent cannot fork the session of a job. Returns `None` if it can. A job without a
 /// session can be forked too, if the runtime can fork sessions: the fork then begins a new session.
-fn fork_refusal(agent: &Agent, job: &Job) -> Option<String> {
+pub(super) fn fork_refusal(agent: &Agent, job: &Job) -> Option<String> {
     // "none" is a valid id, so without a session only the runtime is checked.
     let of = job.session_id().unwrap_or("none").to_owned();
     let refusal = description::refusal(agent.runtime(), &SessionChoice::Fork { of, as_id: None });

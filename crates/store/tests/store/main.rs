@@ -30,6 +30,7 @@ mod server;
 mod tokens;
 mod triggers;
 mod usage;
+mod web_chat;
 mod workspaces;
 
 use cowhand_core::id::{JobId, ScheduleId};

@@ -300,6 +300,8 @@ fn value(sql: &str, column: &str, given: Given, jobs: u32) -> String {
     let known = |value: String| if given == Given::Known { value } else { "nothing".to_owned() };
     match column {
         "id" if sql.contains("schedules") && !sql.contains("jobs") => known_agent("agent-0/s0"),
+        "id" if sql.contains("web_conversations") => known("c-0".to_owned()),
+        "conversation" => known("c-0".to_owned()),
         "id" | "job_id" | "holder" | "asked_by" | "root_id" | "forked_from" | "retry_of" => {
             known(format!("job-2026-01-05-{}", 1_000_000 + middle))
         }
@@ -322,6 +324,8 @@ fn value(sql: &str, column: &str, given: Given, jobs: u32) -> String {
         "slot" | "last_at" | "ended_at" | "finished_at" | "due_at" | "started_at" => {
             (now - 3_600_000_000).to_string()
         }
+        "updated_at" => now.to_string(),
+        "number" if sql.contains("web_messages") => jobs.to_string(),
         "not_before" | "expires_at" | "until" | "prepare_until" => now.to_string(),
         // Values that the tables accept.
         "status" if sql.contains("update asks") => "allowed".to_owned(),

@@ -43,6 +43,9 @@ pub struct AgentView {
     /// Waiting job that gets the next free place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_job: Option<JobId>,
+    /// True if people can talk to the agent in the web chat.
+    #[serde(default)]
+    pub web_chat: bool,
     pub last_job: Option<LastJob>,
     pub next: Option<AgentNextFiring>,
     /// Last refused follow-up of one of the agent's jobs, within a week.
@@ -231,7 +234,11 @@ impl AgentView {
             description: agent.description.clone(),
             runtime: runtime(agent).to_owned(),
             directory: agent.directory.display().to_string(),
-            schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
+            schedules: schedules
+                .iter()
+                .filter(|view| view.agent == agent.name)
+                .map(|view| view.schedule.clone())
+                .collect(),
             max_concurrent: agent.max_concurrent,
             running: running().count(),
             adopted: adopted.map(|job| AdoptedJob { id: job.id.clone(), agent: job.agent.clone() }).collect(),
@@ -243,6 +250,7 @@ impl AgentView {
             queued: waiting.filter(|job| job.agent == agent.name).count(),
             next_job: snapshot.next_to_start(agent, now).map(|job| job.id.clone()),
             untaken_work: untaken_work(agent),
+            web_chat: agent.web_chat.is_some(),
             last_job: None,
             next: next.min_by_key(|next| next.at),
             followup_refused: None,

@@ -174,6 +174,9 @@ pub struct JobView {
     /// Reason why a part of the job's answer is missing in the chat; absent if no part is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_not_posted: Option<String>,
+    /// Conversation of the web chat whose message the job answers; absent for other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
     /// Actor who requested the cancellation of a cancelled job; absent for other jobs, and if cowhand itself cancelled
     /// the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +278,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     };
     let answer = api.store.chat_answer_of_job(job.id().clone()).await?;
     let answer_not_posted = answer.and_then(|answer| answer.progress.not_posted);
+    let message = api.store.web_message_of_job(job.id().clone()).await?;
+    let conversation = message.map(|message| message.conversation);
     let OutputPlace { node, elsewhere: output_elsewhere, here: output_here } =
         api.output_place(job.id()).await?;
     let running = Some(job.id().clone()).filter(|_| job.status() == JobStatus::Running);
@@ -296,6 +301,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         workspace,
         waits,
         answer_not_posted,
+        conversation,
         cancelled_by,
         source_report,
         cancellation,

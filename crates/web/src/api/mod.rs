@@ -11,6 +11,7 @@ mod backup;
 mod caller;
 mod client;
 mod config;
+mod conversations;
 mod daemon;
 mod daemon_timeout;
 mod doctor;
@@ -80,6 +81,10 @@ pub use asks::{AnswerKind, AnswerRequest, AskRequest, AskVerdict, JobAskReply};
 pub(crate) use backup::{BACKUP_PATH, ONLY_FOR_OWNER};
 use caller::Refusals;
 pub use client::{Client, Lines, segment};
+pub use conversations::{
+    ConversationMessage, ConversationState, ConversationView, NewConversationRequest, NewMessageRequest,
+    SentMessageView,
+};
 pub use cowhand_engine::waits::Waits;
 pub use cowhand_store::Cancellation;
 pub use daemon::{DaemonStopRequest, DaemonView, StatusView};

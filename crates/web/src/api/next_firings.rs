@@ -36,7 +36,7 @@ pub(super) async fn next(
     let snapshot = api.snapshot(&roster, now).await?;
     // The config may have been reloaded since `find`.
     let configured = roster.agent(&agent).ok_or_else(|| ApiProblem::no_agent(&roster, &agent))?;
-    let found = configured.schedules.iter().find(|candidate| candidate.id == id);
+    let found = configured.all_schedules().find(|candidate| candidate.id == id);
     let found = found.ok_or_else(|| ApiProblem::no_schedule(configured, &schedule))?;
     let (from, count) = (query.from.unwrap_or(now), Count::or(query.count, 10) as usize);
     Ok(Json(Page::all(Outlook::new(now, &roster, &snapshot).times(configured, found, from, count))))

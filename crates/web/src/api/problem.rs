@@ -204,6 +204,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::ScheduleRemovedWhilePreparing { .. }
             | FleetError::ScheduleRemoved { .. }
             | FleetError::NoJob(_)
+            | FleetError::NoConversation(_)
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_)
             | FleetError::ItemElsewhere { .. }
@@ -215,6 +216,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::AskRefused(_)
             | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
+            | FleetError::WebChatOff { .. }
             | FleetError::JobEnded { .. }
             | FleetError::JobCancelling(_)
             | FleetError::TooManyMessages(_)
@@ -241,6 +243,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::UnknownValues { .. }
             | FleetError::KeyLength { .. }
             | FleetError::EmptyMessage
+            | FleetError::MessageTooLong { .. }
             | FleetError::ReportRefused(_)
             | FleetError::SendRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,

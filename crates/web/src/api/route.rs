@@ -70,6 +70,8 @@ pub(super) enum AnswerForm {
 pub(super) enum Creates {
     Nothing,
     Always,
+    /// Creates an object, unless an earlier request with the same key has created it.
+    OncePerKey,
     /// Creates a job, unless the request is repeated. If the daemon stops first, the answer is an accepted firing, with
     /// status 202.
     UnlessRepeated,

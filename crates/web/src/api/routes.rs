@@ -14,15 +14,16 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{AnswerForm, Creates, Route};
 use super::{
     AcceptedFile, AgentView, AnswerRequest, AskRequest, AttemptView, CancelFiringsRequest, CancelledFirings,
-    ClaimRequest, ComingFiring, CompleteRequest, CreatedToken, DaemonStopRequest, FiringView,
-    FollowupRequest, Health, JobAskReply, JobResult, JobView, ListedJob, LoginLink, NodeView, Page,
-    ProviderView, ReleaseRequest, ReportRequest, RetryRequest, ScheduleWithFirings, SendFileRequest,
-    SessionView, StatusView, Timeline, TokenRequest, UsageView, WorkView,
+    ClaimRequest, ComingFiring, CompleteRequest, ConversationMessage, ConversationView, CreatedToken,
+    DaemonStopRequest, FiringView, FollowupRequest, Health, JobAskReply, JobResult, JobView, ListedJob,
+    LoginLink, NewConversationRequest, NewMessageRequest, NodeView, Page, ProviderView, ReleaseRequest,
+    ReportRequest, RetryRequest, ScheduleWithFirings, SendFileRequest, SentMessageView, SessionView,
+    StatusView, Timeline, TokenRequest, UsageView, WorkView,
 };
 use super::{
-    agents, asks, backup, config, daemon, doctor, events, files, followups, health, jobs, login, messages,
-    next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline, tokens, usage,
-    work,
+    agents, asks, backup, config, conversations, daemon, doctor, events, files, followups, health, jobs,
+    login, messages, next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline,
+    tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
 use cowhand_engine::fleet::{
@@ -38,6 +39,7 @@ pub(super) fn all() -> Vec<Route> {
         schedules_routes(),
         jobs_routes(),
         asks_routes(),
+        conversations_routes(),
         work_routes(),
         fleet_routes(),
     ]
@@ -280,6 +282,41 @@ fn asks_routes() -> Vec<Route> {
             .about("Returns one ask of the job, with its answer.")
             .params::<asks::AskWaitQuery>()
             .answers::<Ask>()
+            .refuses(&[NotFound]),
+    ]
+}
+
+fn conversations_routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/conversations", conversations::list)
+            .about("Lists the conversations of the web chat, those with the newest messages first.")
+            .params::<conversations::ConversationsQuery>()
+            .answers::<Page<ConversationView>>()
+            .refuses(&[NotFound]),
+        Route::post("/api/v1/conversations", conversations::begin)
+            .about("Begins a conversation with an agent, or continues the session of a finished job.")
+            .takes::<NewConversationRequest>()
+            .answers::<SentMessageView>()
+            .creates(Creates::OncePerKey)
+            .refuses(&[NotFound, Conflict]),
+        Route::get("/api/v1/conversations/{conversation}", conversations::one)
+            .about("Returns one conversation.")
+            .answers::<ConversationView>()
+            .refuses(&[NotFound]),
+        Route::get("/api/v1/conversations/{conversation}/messages", conversations::messages)
+            .about("Lists the messages of a conversation with the jobs that answer them, the newest first.")
+            .params::<conversations::MessagesQuery>()
+            .answers::<Page<ConversationMessage>>()
+            .refuses(&[NotFound]),
+        Route::post("/api/v1/conversations/{conversation}/messages", conversations::send)
+            .about("Sends a message. It is stored, and has exactly one job.")
+            .takes::<NewMessageRequest>()
+            .answers::<SentMessageView>()
+            .creates(Creates::OncePerKey)
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/conversations/{conversation}/reset", conversations::reset)
+            .about("Resets the session of a conversation: its next message starts a new session.")
+            .answers::<ConversationView>()
             .refuses(&[NotFound]),
     ]
 }

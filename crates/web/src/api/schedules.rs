@@ -263,10 +263,17 @@ pub(super) async fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result
     let roster = api.roster();
     let Some(configured) = roster.agent(agent) else { return Err(api.missing_agent(agent).await) };
     let found = configured.schedules.iter().find(|candidate| candidate.name.as_str() == schedule);
-    match found {
-        Some(schedule) => Ok(schedule.id),
-        None => Err(missing_schedule(&api.store, &roster, configured, schedule).await.into()),
+    if let Some(schedule) = found {
+        return Ok(schedule.id);
     }
+    // The schedule of web chat exists after its first message.
+    let web_chat = configured.web_chat.as_ref().filter(|chat| chat.schedule.name.as_str() == schedule);
+    if let Some(chat) = web_chat
+        && api.store.schedule(chat.schedule.id).await?.is_some()
+    {
+        return Ok(chat.schedule.id);
+    }
+    Err(missing_schedule(&api.store, &roster, configured, schedule).await.into())
 }
 
 pub(super) async fn view(

@@ -10,4 +10,5 @@ pub(super) mod sandbox;
 pub(super) mod trust;
 pub(super) mod unused;
 pub(super) mod visible_secret;
+pub(super) mod web_chat;
 pub(super) mod work_source;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub(super) use chat::{admit_everyone, answer_threads};
 pub(super) use docker::sandbox;
-pub(super) use web::apply as apply_web;
+pub(super) use web::{apply as apply_web, web_as_defaults};
 
 use crate::shape::AgentConfig;
 

@@ -1,9 +1,11 @@
-//! herdctl's `web`: the address of the server, unless `server.listen` sets it.
+//! herdctl's `web`: the address of the server, unless `server.listen` sets it, and defaults for `web_chat`.
 
 use core::net::{IpAddr, Ipv4Addr};
 
+use indexmap::IndexMap;
+
 use super::super::load::Loader;
-use super::super::node::{Location, Node};
+use super::super::node::{Entry, Location, Map, Node, Value};
 use super::super::problem::Problem;
 
 /// Uses `web.host` and `web.port` of the root file as the server's address. Warns of keys of `web` that have no effect.
@@ -38,6 +40,18 @@ pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
             warn(loader, at, message, help, "web.host");
         }
     }
+}
+
+/// Returns the keys of `web` that have an equal in `web_chat`, in the form of `defaults`.
+pub(in super::super) fn web_as_defaults(root: &Node) -> Option<Node> {
+    let web = root.get("web")?.entries()?;
+    let keys = ["session_expiry_hours", "tool_results", "message_grouping"];
+    let own: IndexMap<_, _> =
+        keys.into_iter().filter_map(|key| Some((key.to_owned(), web.get(key)?.clone()))).collect();
+    let at = own.values().next()?.key_at;
+    let map = |entries| Node { value: Value::Map(Map { entries, replaces_all: false }), at };
+    let web_chat = Entry { key_at: at, node: map(own) };
+    Some(map([("web_chat".to_owned(), web_chat)].into_iter().collect()))
 }
 
 fn address(host: &str) -> Option<IpAddr> {
