@@ -150,6 +150,11 @@ impl FiringKey {
         self.kind() == "manual"
     }
 
+    /// Checks whether no person requested the firing: it is neither by hand nor for a chat message.
+    pub fn is_automatic(&self) -> bool {
+        !matches!(self.kind(), "manual" | "chat")
+    }
+
     /// Returns the `seq` of the event that caused the firing; none if no event caused it.
     pub fn event(&self) -> Option<i64> {
         self.0.strip_prefix("event:")?.parse().ok()

@@ -8,6 +8,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outc
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Provider};
 use cowhand_store::{Claim, ProviderAndRuntime, Settled, Starter, Store};
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use sqlx::Connection;
 
@@ -24,7 +25,7 @@ on_both! {
 const AGENTS: [&str; 2] = ["coder", "other"];
 
 fn slot(limits: Provider) -> LimitedProvider {
-    LimitedProvider { provider: "claude".into(), limits }
+    LimitedProvider { provider: "claude".into(), limits, zone: TimeZone::UTC }
 }
 
 fn starter(limits: Provider) -> Starter {

@@ -31,7 +31,7 @@ fn scene(limits: Provider, running: bool, parked_until: Option<&str>, last_start
         message: "the limit".into(),
         times: 1,
     });
-    let state = ProviderState { parked, last_start: last_start.map(at) };
+    let state = ProviderState { parked, last_start: last_start.map(at), windows: vec![] };
     scene.snapshot.providers.insert("shared".to_owned(), state);
     scene
 }
@@ -115,7 +115,7 @@ fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -
     for (provider, until) in used_up {
         let (since, until, message) = (at("09:00"), at(until), String::new());
         let parked = Parked { provider: (*provider).to_owned(), since, until, message, times: 1 };
-        let state = ProviderState { parked: Some(parked), last_start: None };
+        let state = ProviderState { parked: Some(parked), ..ProviderState::default() };
         scene.snapshot.providers.insert((*provider).to_owned(), state);
     }
     let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
@@ -124,8 +124,9 @@ fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -
         other => format!("{other:?}"),
     });
     let wake = plan.wake_at.map(|wake| format!("wake {}", short(wake)));
-    let limit = scene.snapshot.limit_of(&scene.roster.agents[0], &scene.snapshot.jobs[0], at("10:00"));
-    let limit = limit.map(|limit| format!("waits for {}", limit.provider));
+    let (roster, job) = (&scene.roster, &scene.snapshot.jobs[0]);
+    let hold = scene.snapshot.provider_hold(roster, &roster.agents[0], job, at("10:00"));
+    let limit = hold.map(|hold| format!("waits for {}", hold.provider()));
     starts.chain(wake).chain(limit).collect::<Vec<_>>().join(" | ")
 }
 
