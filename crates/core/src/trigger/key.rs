@@ -199,6 +199,26 @@ mod tests {
     }
 
     #[test]
+    fn only_firings_by_hand_and_of_chats_are_not_automatic() {
+        let at = Timestamp::UNIX_EPOCH;
+        for (occurrence, expected) in [
+            (Occurrence::Manual("k"), false),
+            (Occurrence::Chat { platform: ChatPlatform::Slack, message_id: "9" }, false),
+            (Occurrence::Cron(at), true),
+            (Occurrence::Interval(7), true),
+            (Occurrence::Delay(at), true),
+            (Occurrence::Fill(3), true),
+            (Occurrence::Webhook { delivery_id: "chat:1" }, true),
+            (Occurrence::Github { number: 42, head: None }, true),
+            (Occurrence::Event { seq: 17 }, true),
+            (Occurrence::custom("manual:1"), true),
+        ] {
+            let key = occurrence.key(1);
+            assert_eq!(key.is_automatic(), expected, "{key}");
+        }
+    }
+
+    #[test]
     fn long_or_unusual_ids_become_short_unique_keys() {
         let long = "x".repeat(1_000_000);
         let of = |id: &str| Occurrence::custom(id).key(0);

@@ -356,20 +356,3 @@ fn check_schedule_allow(
     let is_unused = names_any(own) && !names_any(of_agent);
     unused.record(written.key_at, message, key("permissions.allow"), is_unused);
 }
-
-/// Warns of providers that no agent uses. A likely cause is a misspelt provider in an agent; the limits of the provider
-/// do not apply to this agent.
-pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
-    let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
-    let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();
-    let mut names: Vec<&str> = used.iter().map(String::as_str).collect();
-    names.sort_unstable();
-    let unused = loader.provider_locations.iter().filter(|(name, _)| !used.contains(name));
-    for (name, at) in unused.filter(|_| !roster.agents.is_empty()) {
-        let message = format!("no agent uses the provider `{name}`, so its limits have no effect");
-        let theirs =
-            || (!names.is_empty()).then(|| format!("agents here use {}", one_of(names.iter().copied())));
-        let help = did_you_mean(name, names.iter().copied()).or_else(theirs);
-        loader.problems.add(Problem::warning(*at, message).key(format!("providers.{name}")).help(help));
-    }
-}

@@ -89,7 +89,7 @@ mod tests {
         let both = r#"{"limit_id":"codex","primary":{"used_percent":12.5,"window_minutes":299,"resets_at":1794738000},
             "secondary":{"used_percent":80,"window_minutes":10080,"resets_in_seconds":3600},"plan_type":"pro"}"#;
         let both = both.replace('\n', "");
-        let shown_both = "five_hour 12.5% 2026-11-15T09:40:00Z, weekly 80% 2026-11-15T07:00:00Z";
+        let shown_both = "five_hour 12.5% 2026-11-15T10:20:00Z, weekly 80% 2026-11-15T07:00:00Z";
         for (limits, expected) in [
             (both.as_str(), shown_both),
             (r#"{"primary":{"used_percent":5,"resets_in_seconds":60},"secondary":null}"#, "five_hour 5% 2026-11-15T06:01:00Z"),
