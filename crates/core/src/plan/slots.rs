@@ -31,7 +31,7 @@ impl UsedSlots {
 }
 
 /// Reason why a job may not start at a provider for a longer time, so that a fallback is tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ProviderHold<'a> {
     /// The provider is used up.
     UsedUp(&'a Parked),

@@ -22,7 +22,7 @@ pub struct ReserveHours {
     /// Days on which the hours begin; unset means every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub days: Vec<Day>,
-    /// Time zone of `start` and `end`; unset means `budget.timezone` of the fleet.
+    /// Time zone of `start` and `end`; unset means `budget.timezone`, or else the zone of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<Zone>,
     /// Part of the windows that automatic jobs do not use in these hours.
@@ -37,13 +37,13 @@ impl ReserveHours {
 }
 
 /// A reserve that automatic jobs have reached, so no automatic job starts at the provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReachedReserve {
     pub provider: String,
     /// Window whose reserve is reached. If both are reached, the one that resets later.
     pub window: UsageWindow,
-    /// Used part of the window, for example `83%`.
-    pub used: Percent,
+    /// Used part of the window, in percent.
+    pub used_percent: f64,
     /// Part of the window that is reserved now.
     pub reserve: Percent,
     /// Time at which automatic jobs start again: the reset of the window, or the time from which the reserve is smaller.
@@ -51,11 +51,11 @@ pub struct ReachedReserve {
 }
 
 impl ReachedReserve {
-    /// Returns a sentence, for example `claude keeps a reserve of 20%, and 83% of its 5-hour window are used`.
+    /// Returns a sentence about the reserve and the used part of its window.
     pub fn sentence(&self) -> String {
-        let Self { provider, window, used, reserve, until: _ } = self;
+        let Self { provider, window, used_percent, reserve, until: _ } = self;
         format!(
-            "{provider} keeps {reserve} of its {} for jobs by hand and from chats (`reserve`), and {used} is used",
+            "{provider} keeps {reserve} of its {} for jobs by hand and from chats (`reserve`), and {used_percent}% is used",
             window.in_words()
         )
     }
@@ -92,8 +92,8 @@ impl LimitedProvider {
             let border = self.limits.next_border(until, &self.zone);
             until = border.map_or(usage.resets_at, |border| border.min(usage.resets_at));
         }
-        let WindowUsage { window, used, .. } = *first;
-        Some(ReachedReserve { provider: self.provider.clone(), window, used, reserve, until })
+        let (provider, window, used_percent) = (self.provider.clone(), first.window, first.used.number());
+        Some(ReachedReserve { provider, window, used_percent, reserve, until })
     }
 
     /// Returns the window that is used beyond its reserve at a time, with the reserve. Of several windows, returns the

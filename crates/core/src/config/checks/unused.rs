@@ -11,11 +11,10 @@ use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::schedule_node;
-use crate::config::suggest::{did_you_mean, one_of};
 use crate::followup::Chain;
 use crate::permission::{Permissions, Rule, ToolVerdict, decide};
 use crate::policy::{ActiveHours, Overlap, Retry};
-use crate::roster::{Agent, Roster};
+use crate::roster::Agent;
 use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
