@@ -12,6 +12,7 @@ use crate::ask::{AskId, AskStatus};
 use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
 use crate::job::{CancelReason, ErrorKind, ExitReason, Job, JobRecord, JobState, Outcome, Termination};
+use crate::provider::ReachedReserve;
 use crate::report::ReportedOutcome;
 use crate::retention::RetentionLimit;
 use crate::schedule::{DisabledBy, SkipReason};
@@ -254,6 +255,12 @@ pub enum Fact {
     /// The park of the provider was ended on request.
     #[serde(rename = "provider:unparked")]
     ProviderUnparked { provider: String },
+    /// A report about a usage window changed the reserve that holds automatic jobs back, or its end.
+    #[serde(rename = "provider:reserved")]
+    ProviderReserved(ReachedReserve),
+    /// A report about a usage window lets automatic jobs start again before the announced time.
+    #[serde(rename = "provider:released")]
+    ProviderReleased { provider: String },
     #[serde(rename = "token:created")]
     TokenCreated { name: TokenName, scope: Scope },
     #[serde(rename = "token:revoked")]
@@ -396,6 +403,8 @@ impl Fact {
             Self::FleetStopping { .. } => "fleet:stopping",
             Self::ClockStepped { .. } => "clock:stepped",
             Self::ProviderUnparked { .. } => "provider:unparked",
+            Self::ProviderReserved(_) => "provider:reserved",
+            Self::ProviderReleased { .. } => "provider:released",
             Self::TokenCreated { .. } => "token:created",
             Self::TokenRevoked { .. } => "token:revoked",
             Self::WorkClaimed { .. } => "work:claimed",

@@ -31,6 +31,7 @@ pub mod job;
 pub mod mcp;
 pub mod moment;
 pub mod output;
+pub mod percent;
 pub mod permission;
 pub mod plan;
 pub mod policy;

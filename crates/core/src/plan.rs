@@ -48,7 +48,7 @@ pub use holds::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
 use slots::ProviderSlots;
-pub use slots::SlotWait;
+pub use slots::{ProviderHold, SlotWait};
 use turn::PlaceTurn;
 
 /// State of the store at one moment.
@@ -170,6 +170,8 @@ pub struct LiveJob {
     pub schedule_name: Option<ScheduleName>,
     /// True if the trigger of the job's schedule fired it; false for every other job, for example a job by hand.
     pub by_trigger: bool,
+    /// True if no person requested the job, so that it waits while the reserve of its provider is reached.
+    pub automatic: bool,
     /// Work item of the job.
     pub item: Option<WorkItemId>,
     /// Conversation in which the job answers.
@@ -333,7 +335,7 @@ pub fn plan_agents(
     snapshot: &Snapshot,
 ) -> Vec<(AgentName, Plan)> {
     let configured = agents.iter().filter_map(|name| roster.agent(name));
-    let mut slots = ProviderSlots::of(roster, configured, snapshot);
+    let mut slots = ProviderSlots::of(roster, configured, snapshot, now);
     let mut in_order: Vec<&AgentName> = agents.iter().collect();
     let oldest = oldest_ready_jobs(snapshot, now);
     in_order.sort_by_key(|name| oldest.get(name).copied().unwrap_or(usize::MAX));
@@ -517,12 +519,11 @@ impl PlanBuilder {
                         places.take(1);
                     }
                 }
-                // The job waits. Reserve its session, so that no later job takes it first.
                 Admission::Provider(wait) => {
-                    sessions.extend(session_key);
-                    if let ProviderWait::Opens(opens) = wait {
-                        self.wake(opens);
-                    }
+                    // The job waits. Keep its session free, so that no later job takes it first. A job by hand takes the
+                    // session of a job that waits because of the reserve, because that wait may last for days.
+                    sessions.extend(session_key.filter(|_| !matches!(wait, ProviderWait::Reserved { .. })));
+                    wait.until().into_iter().for_each(|until| self.wake(until));
                 }
                 Admission::Held(ScheduleHold::OverPersonBudget(over)) => {
                     over.until.into_iter().for_each(|until| self.wake(until));

@@ -302,7 +302,8 @@ pub struct ActiveHours {
 }
 
 impl ActiveHours {
-    fn contain(&self, at: Timestamp, zone: &TimeZone) -> bool {
+    /// Checks whether the hours contain the time. `zone` is the zone if the hours have none.
+    pub(crate) fn contain(&self, at: Timestamp, zone: &TimeZone) -> bool {
         let civil = self.zone_or(zone).to_datetime(at);
         let (today, time) = (civil.date(), civil.time());
         let (start, end) = (self.start.0, self.end.0);
@@ -316,14 +317,24 @@ impl ActiveHours {
     }
 
     fn next_opening(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        self.next_time(self.start, at, zone)
+    }
+
+    /// Returns the first time after `at` that is the start or the end of the hours of any day.
+    pub(crate) fn next_border(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        [self.start, self.end].into_iter().filter_map(|time| self.next_time(time, at, zone)).min()
+    }
+
+    /// Returns the first time after `at` that has this time of day.
+    fn next_time(&self, time: ClockTime, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let zone = self.zone_or(zone);
         let today = zone.to_datetime(at).date();
         (0..=1)
             .filter_map(|days| {
-                today.checked_add(days.days()).ok()?.to_datetime(self.start.0).to_zoned(zone.clone()).ok()
+                today.checked_add(days.days()).ok()?.to_datetime(time.0).to_zoned(zone.clone()).ok()
             })
-            .map(|opening| opening.timestamp())
-            .find(|opening| *opening > at)
+            .map(|next| next.timestamp())
+            .find(|next| *next > at)
     }
 
     fn zone_or(&self, fallback: &TimeZone) -> TimeZone {

@@ -1,14 +1,21 @@
-//! Providers: accounts and model servers that agents share, their limits, and the time until which they are used up.
+//! Providers: accounts and model servers that agents share, their limits, the time until which they are used up, and
+//! their reserve for jobs that people request.
 
+mod reserve;
 mod reset;
+mod window;
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::backoff::Backoff;
 use crate::interval::Interval;
+use crate::percent::Percent;
+pub use reserve::{ReachedReserve, ReserveHours};
 pub use reset::reset;
+pub use window::{UsageWindow, WindowReport, WindowUsage};
 
 /// An account or a model server. All agents that use it share its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +30,14 @@ pub struct Provider {
     pub start_every: Option<Interval>,
     /// Action for a job that reaches the usage limit of the provider.
     pub on_limit: OnLimit,
+    /// Part of the provider's 5-hour window and of its weekly window that automatic jobs do not use. While more than the
+    /// rest of a window is used, as the agent's program reports it, only jobs by hand and jobs from chats start. Unset
+    /// means no reserve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Percent>,
+    /// Hours with another reserve. The first entry that contains the time counts; at all other times `reserve` counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reserve_hours: Vec<ReserveHours>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +69,8 @@ pub struct ProviderState {
     /// The last limit, even if it has ended.
     pub parked: Option<Parked>,
     pub last_start: Option<Timestamp>,
+    /// Newest reports about its windows, also those whose reset has passed.
+    pub windows: Vec<WindowUsage>,
 }
 
 impl ProviderState {
@@ -68,6 +85,8 @@ impl ProviderState {
 pub struct LimitedProvider {
     pub provider: String,
     pub limits: Provider,
+    /// Time zone of the `reserve_hours` that have none.
+    pub zone: TimeZone,
 }
 
 /// Reason why a provider takes no job now.
@@ -75,17 +94,40 @@ pub struct LimitedProvider {
 pub enum ProviderWait {
     /// The provider is used up, or its last start is too recent, until this time.
     Opens(Timestamp),
+    /// The job is automatic, and the reserve of the provider is reached until this time.
+    Reserved { window: UsageWindow, until: Timestamp },
     /// No slot is free until a running job ends.
     Full,
 }
 
+impl ProviderWait {
+    /// Returns the time at which the wait ends, if known.
+    pub const fn until(self) -> Option<Timestamp> {
+        match self {
+            Self::Opens(until) | Self::Reserved { until, .. } => Some(until),
+            Self::Full => None,
+        }
+    }
+}
+
 impl LimitedProvider {
-    /// Returns the reason why the provider takes no job now, if there is one. `running` is the number of jobs that run
-    /// at the provider.
-    pub fn wait(&self, state: &ProviderState, running: u32, now: Timestamp) -> Option<ProviderWait> {
+    /// Returns the reason why the provider does not take a job now, if there is one. `reserve` is its reached reserve if
+    /// the job is automatic, and `running` is the number of jobs that run at the provider. If several reasons have an
+    /// end, the reason that ends last is returned.
+    pub fn wait(
+        &self,
+        state: &ProviderState,
+        reserve: Option<&ReachedReserve>,
+        running: u32,
+        now: Timestamp,
+    ) -> Option<ProviderWait> {
+        let opens = self.opens(state, now);
+        let reserve = reserve.filter(|reserve| opens.is_none_or(|opens| opens <= reserve.until));
+        if let Some(ReachedReserve { window, until, .. }) = reserve {
+            return Some(ProviderWait::Reserved { window: *window, until: *until });
+        }
         let is_full = || self.limits.max_concurrent.is_some_and(|max| running >= max);
-        let opens = self.opens(state, now).map(ProviderWait::Opens);
-        opens.or_else(|| is_full().then_some(ProviderWait::Full))
+        opens.map(ProviderWait::Opens).or_else(|| is_full().then_some(ProviderWait::Full))
     }
 
     /// Returns the time from which the usage limit and `start_every` allow the next start; none if they allow it now.
@@ -174,8 +216,8 @@ mod tests {
         ] {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
-            let slot = LimitedProvider { provider: "p".into(), limits };
-            let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
+            let slot = LimitedProvider { provider: "p".into(), limits, zone: TimeZone::UTC };
+            let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at), windows: vec![] };
             assert_eq!(slot.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }
     }
@@ -186,10 +228,11 @@ mod tests {
         let slot = LimitedProvider {
             provider: "p".into(),
             limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
+            zone: TimeZone::UTC,
         };
         let parked = |reset: Option<i64>| {
             let parked = Parked::after_limit(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
-            ProviderState { parked: Some(parked), last_start: Some(at(1_000)) }
+            ProviderState { parked: Some(parked), last_start: Some(at(1_000)), windows: vec![] }
         };
         assert_eq!(slot.opens(&parked(None), at(1_001)), Some(at(1_015)));
         assert_eq!(slot.opens(&parked(None), at(400)), None, "a limit without a reported end");

@@ -508,7 +508,7 @@ impl Roster {
 
     pub fn slot_at(&self, provider: &str) -> LimitedProvider {
         let limits = self.providers.get(provider).cloned().unwrap_or_default();
-        LimitedProvider { provider: provider.to_owned(), limits }
+        LimitedProvider { provider: provider.to_owned(), limits, zone: self.zone().clone() }
     }
 
     pub fn zone(&self) -> &TimeZone {

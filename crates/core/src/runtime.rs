@@ -80,6 +80,14 @@ impl Runtime {
         }
     }
 
+    /// Checks whether its program reports the usage windows of its account.
+    pub const fn reports_windows(self) -> bool {
+        match self {
+            Self::Claude | Self::Codex => true,
+            Self::Gemini | Self::Opencode | Self::Acp | Self::Command => false,
+        }
+    }
+
     /// Checks whether the system prompt is an argument of its program, which other users of the machine can read.
     pub const fn has_prompt_in_argument(self) -> bool {
         match self {

@@ -129,6 +129,8 @@ pub enum SkipReason {
     SessionBusy,
     /// Its provider is used up for now.
     UsageLimit,
+    /// Its provider has reached its reserve, so automatic jobs wait.
+    QuotaReserve,
     /// A job of the schedule could not be started, and is tried again.
     Requeued,
     /// Somebody cancelled the firing before it had a job.
@@ -158,8 +160,15 @@ written_as! {
         UnsupportedType = "unsupported_type", Disabled = "disabled", AlreadyRunning = "already_running",
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
-        SessionBusy = "session_busy", UsageLimit = "usage_limit",
+        SessionBusy = "session_busy", UsageLimit = "usage_limit", QuotaReserve = "quota_reserve",
         Requeued = "requeued", Cancelled = "cancelled", Removed = "removed",
+    }
+}
+
+impl SkipReason {
+    /// Checks whether the job of a firing waits for its provider.
+    pub const fn is_about_provider(self) -> bool {
+        matches!(self, Self::UsageLimit | Self::QuotaReserve)
     }
 }
 

@@ -16,8 +16,8 @@ use super::{PageAnswer, Pages, asks, budgets, chat_bots, elements, now, text};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
-    AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, removed_agent_sentence,
-    segment,
+    AgentView, ApiProblem, ListedJob, Page, QuotaView, StatusView, Total, UsageView, Waits,
+    removed_agent_sentence, segment,
 };
 
 /// Maximum number of schedules in the list of next firings.
@@ -57,6 +57,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
             (part("failed", "Failed in the last 24 hours", &html! { a href="/jobs?status=failed" { "All failed jobs" } },
                 &failed_lately(&failed.items)))
         }
+        @if !status.quotas.is_empty() { (part("quotas", "Usage windows of providers", &html! {}, &quotas(&status.quotas, now))) }
         (part("agents", "Agents", &html! {}, &agents(&status.agents, now)))
         @if !status.chat_bots.is_empty() { (part("chat-bots", "Chat bots", &html! {}, &chat_bots::table(&status, now))) }
     };
@@ -145,6 +146,9 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             @for note in over_budget { p.alert { b { "Over budget: " } (ShownMessage(note)) } }
             @for parked in &status.parked {
                 p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (ShownMessage(&parked.message)) }
+            }
+            @for reached in status.quotas.iter().filter_map(|quota| quota.reached.as_ref()) {
+                p.alert { b { "No automatic job starts at " (text::plain(&reached.provider)) } ", until " (elements::at(reached.until)) ": " (ShownMessage(&reached.sentence())) }
             }
         }
     }
@@ -293,6 +297,39 @@ fn failed_lately(failed: &[JobRecord]) -> Markup {
             tbody {
                 @for job in failed {
                     tr { td { (elements::job(&job.id)) } td { (elements::agent(&job.agent)) } td.grow { (elements::about(job)) } }
+                }
+            }
+        }
+    }
+}
+
+fn quotas(quotas: &[QuotaView], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Provider" } th { "Window" } th.end { "Used" } th.end { "Reserve" } th { "Resets" } th.wide { "Reported" } } }
+            tbody {
+                @for quota in quotas {
+                    @let reserve = quota.reserve.map_or_else(|| "–".to_owned(), |reserve| reserve.to_string());
+                    @for window in &quota.windows {
+                        tr {
+                            td { (text::plain(&quota.provider)) }
+                            td { (window.window.in_words()) }
+                            td.end { span.number { (window.used_percent) "%" } }
+                            td.end { span.number { (reserve) } }
+                            td { (elements::due(window.resets_at, now)) }
+                            td.wide { (elements::from_now(window.reported_at, now)) }
+                        }
+                    }
+                    @if quota.windows.is_empty() {
+                        tr {
+                            td { (text::plain(&quota.provider)) }
+                            td.muted { "not reported" }
+                            td.end { "–" }
+                            td.end { span.number { (reserve) } }
+                            td { "–" }
+                            td.wide { "–" }
+                        }
+                    }
                 }
             }
         }

@@ -26,8 +26,8 @@ impl Waits {
     /// Returns the time at which the provider accepts jobs again, the pause of the schedule ends, or the next attempt
     /// may start. None for all other reasons; the message about a budget already contains the time.
     pub fn ends(&self) -> Option<Timestamp> {
-        use SkipReason::{Paused, Requeued, UsageLimit};
-        self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
+        use SkipReason::{Paused, QuotaReserve, Requeued, UsageLimit};
+        self.until.filter(|_| matches!(self.reason, UsageLimit | QuotaReserve | Paused | Requeued))
     }
 
     /// Returns whether the job may start at its `not_before`. False if it also waits after that time, because its agent
@@ -108,8 +108,8 @@ fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Tim
     Waits { reason: reason.unwrap_or(default_reason), until, message: message.unwrap_or(sentence) }
 }
 
-/// Returns the reason that the snapshot shows: a budget, a requeue, a usage limit of a provider, or a schedule that is
-/// removed, paused or off.
+/// Returns the reason that the snapshot shows: a budget, a requeue, a usage limit or a reserve of a provider, or a
+/// schedule that is removed, paused or off.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -136,10 +136,10 @@ fn in_snapshot(
     if let Some((until, message)) = live.requeued_until(now) {
         return Some(Waits { reason: SkipReason::Requeued, until: Some(until), message });
     }
-    snapshot.limit_of(agent, live, now).map(|parked| Waits {
-        reason: SkipReason::UsageLimit,
-        until: Some(parked.until),
-        message: parked.sentence(),
+    snapshot.provider_hold(roster, agent, live, now).map(|hold| Waits {
+        reason: hold.reason(),
+        until: Some(hold.until()),
+        message: hold.sentence(),
     })
 }
 

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use cowhand_core::job::JobUsage;
 use cowhand_core::output::OutputMessage;
+use cowhand_core::provider::WindowReport;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -287,6 +288,11 @@ impl Tailer {
         self.reader.usage()
     }
 
+    /// Returns the last report of the agent about each usage window of its provider.
+    pub fn windows(&mut self) -> Vec<WindowReport> {
+        self.reader.windows()
+    }
+
     /// Returns true if the agent has stated the result of its work.
     pub fn has_result(&mut self) -> bool {
         self.reader.has_result()
@@ -434,6 +440,7 @@ impl Tailer {
         if self.batch.lines() == 0 {
             return Ok(());
         }
+        self.date_windows(now);
         let written = self.jsonl.write_all(self.batch.text());
         written.with_context(|| format!("cannot write {}", self.files.jsonl.display()))?;
         self.bytes += self.batch.text().len() as u64;
@@ -448,6 +455,15 @@ impl Tailer {
         })?;
         self.batch.clear();
         Ok(())
+    }
+
+    /// Sets the time of new reports about usage windows: now, or earlier if the output was written while nobody read it.
+    fn date_windows(&mut self, now: Timestamp) {
+        if self.reader.has_undated_window() {
+            let written = std::fs::metadata(&self.files.stdout).and_then(|metadata| metadata.modified());
+            let written = written.ok().and_then(|at| Timestamp::try_from(at).ok());
+            self.reader.date_windows(written.map_or(now, |written| written.min(now)));
+        }
     }
 
     const fn stream(&mut self, source: Source) -> &mut Stream {

@@ -114,6 +114,15 @@ pub struct Starter {
     pub slot: Option<LimitedProvider>,
 }
 
+/// A job that may start.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StartCandidate<'a> {
+    /// A job that waits, with the spending of its earlier attempts.
+    Existing { job: &'a JobId, spent: Amount },
+    /// A job that is not created yet.
+    New { automatic: bool },
+}
+
 /// Node, lease and reservation of an attempt that begins.
 pub(super) struct AttemptStart {
     pub(super) node: String,
@@ -177,7 +186,8 @@ impl Store {
         self.write_if(SuccessIf::Committed, move |tx| {
             Box::pin(async move {
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let reservation = match admission(tx, &agent, &starter, Some((&id, spent)), now).await? {
+                let candidate = StartCandidate::Existing { job: &id, spent };
+                let reservation = match admission(tx, &agent, &starter, candidate, now).await? {
                     Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
                 };
@@ -431,27 +441,31 @@ async fn record_backoff(tx: &mut Tx<'_>, job: &Job, from: Moment) -> Result<(), 
 }
 
 /// Reads the facts that decide whether a job may start, lets `admit` of core decide, and returns the job's reservation
-/// or the refusal. `existing` is the job and the spending of its earlier attempts; `None` if the job is not created
-/// yet. The running jobs of all nodes count, so claims of one agent are serialised. Call this function before
+/// or the refusal. The running jobs of all nodes count, so claims of one agent are serialised. Call this function before
 /// anything else is locked.
 async fn admission(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     starter: &Starter,
-    existing: Option<(&JobId, Amount)>,
+    candidate: StartCandidate<'_>,
     now: Timestamp,
 ) -> Result<Result<Reservation, Claim>, StoreError> {
-    let provider = providers::wait(tx, starter.slot.as_ref(), now).await?;
+    let provider = providers::wait(tx, starter.slot.as_ref(), candidate, now).await?;
     lock_agent(tx, agent).await?;
-    let taken = match existing {
-        Some(_) => read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?,
-        None => count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?,
+    let (taken, existing, spent) = match candidate {
+        StartCandidate::Existing { job, spent } => {
+            let taken = read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?;
+            (taken, Some(job), spent)
+        }
+        StartCandidate::New { .. } => {
+            let taken = count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?;
+            (taken, None, Amount::default())
+        }
     };
     let session_busy = match &starter.session_key {
-        Some(key) => sessions::is_busy(tx, agent, key, existing.map(|(id, _)| id)).await?,
+        Some(key) => sessions::is_busy(tx, agent, key, existing).await?,
         None => false,
     };
-    let spent = existing.map(|(_, spent)| spent).unwrap_or_default();
     let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
     let start_facts = StartFacts {
         over: reservation.as_ref().err().copied(),
@@ -500,9 +514,10 @@ pub(super) async fn admit_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     starter: &Starter,
+    automatic: bool,
     now: Timestamp,
 ) -> Result<Option<Reservation>, StoreError> {
-    Ok(admission(tx, agent, starter, None, now).await?.ok())
+    Ok(admission(tx, agent, starter, StartCandidate::New { automatic }, now).await?.ok())
 }
 
 /// Records the attempt and the lease of a job whose row already has the status `running`. Returns the new epoch.

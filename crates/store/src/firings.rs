@@ -375,7 +375,7 @@ pub(super) async fn fire_once(
     let NewFiring { schedule, key, due, decision, note } = firing;
     let claim = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let reservation = claims::admit_new(tx, &new.agent, &starter, now).await?;
+            let reservation = claims::admit_new(tx, &new.agent, &starter, key.is_automatic(), now).await?;
             reservation.map(|reservation| (starter, reservation))
         }
         _ => None,
@@ -443,7 +443,8 @@ async fn next_prepare_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i6
 
 fn origin_of(schedule: ScheduleId, key: &FiringKey, is_running: bool) -> jobs::JobOrigin {
     let (schedule, firing) = (Some(schedule), Some(key.clone()));
-    jobs::JobOrigin { schedule, firing, by_trigger: !key.is_by_hand(), is_running }
+    let (by_trigger, automatic) = (!key.is_by_hand(), key.is_automatic());
+    jobs::JobOrigin { schedule, firing, by_trigger, automatic, is_running }
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {

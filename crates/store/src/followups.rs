@@ -133,7 +133,8 @@ async fn make(
         }
     };
     new.not_before = Some(start);
-    let job = jobs::add(tx, new, &jobs::JobOrigin::default(), now, random).await?;
+    let origin = jobs::JobOrigin { automatic: true, ..jobs::JobOrigin::default() };
+    let job = jobs::add(tx, new, &origin, now, random).await?;
     jobs::record_created(tx, &job, now);
     tx.execute(ADD_FOLLOWUP, args![job.id().as_str(), JobId::as_str(&root), by.as_str(), key, began]).await?;
     jobs::record(tx, &job, Fact::JobFollowup { follows: by, number: made + 1 }, now);

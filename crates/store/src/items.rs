@@ -220,10 +220,13 @@ impl Store {
                     return Ok(None);
                 }
                 let job = Job::new(holder.clone(), new, now);
-                let (by_trigger, is_running) = (!firing.key.is_by_hand(), false);
-                let key = Some(firing.key.clone());
-                let origin =
-                    jobs::JobOrigin { schedule: Some(firing.schedule), firing: key, by_trigger, is_running };
+                let origin = jobs::JobOrigin {
+                    schedule: Some(firing.schedule),
+                    by_trigger: !firing.key.is_by_hand(),
+                    automatic: firing.key.is_automatic(),
+                    firing: Some(firing.key.clone()),
+                    is_running: false,
+                };
                 if !jobs::insert(tx, &job, &origin).await? {
                     return Err(StoreError::NoFreeId(1));
                 }

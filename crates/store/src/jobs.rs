@@ -38,8 +38,8 @@ statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
         attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, requeued, chat, confined, firing_key, \
-        message) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30) \
+        message, automatic) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
@@ -216,6 +216,8 @@ pub(super) struct JobOrigin {
     /// Key of the firing that created the job.
     pub(super) firing: Option<FiringKey>,
     pub(super) by_trigger: bool,
+    /// True if no person requested the job.
+    pub(super) automatic: bool,
     /// True if the first attempt of the job begins at once.
     pub(super) is_running: bool,
 }
@@ -262,7 +264,8 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, origin: &JobOrigin) -> Re
         work_item,
     ];
     columns.extend(changing_columns(record)?);
-    columns.extend(args![chat, confined, origin.firing.as_ref().map(FiringKey::as_str), message]);
+    let automatic = i64::from(origin.automatic);
+    columns.extend(args![chat, confined, origin.firing.as_ref().map(FiringKey::as_str), message, automatic]);
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 

@@ -24,7 +24,7 @@ use super::{Store, StoreError, jobs, providers, schedules};
 macro_rules! live_jobs {
     ($condition:literal) => {
         concat!(
-            "select jobs.id, jobs.agent, jobs.schedule_id, jobs.schedule, jobs.by_trigger, jobs.status, jobs.not_before, \
+            "select jobs.id, jobs.agent, jobs.schedule_id, jobs.schedule, jobs.by_trigger, jobs.automatic, jobs.status, jobs.not_before, \
             jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
             jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
             leases.expires_at, leases.boot, \
@@ -363,6 +363,7 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
         schedule: row.parse_opt("schedule_id")?,
         schedule_name: row.parse_opt("schedule")?,
         by_trigger: row.get::<i64>("by_trigger")? == 1,
+        automatic: row.get::<i64>("automatic")? == 1,
         item: row.json_opt::<WorkItemKey>("work_item")?.map(|item| item.id),
         began_at: row.time_opt("run_started_at")?,
         resumes: resumed_runtime(row)?,

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::cron::Cron;
 use crate::id::check_name;
 use crate::interval::Interval;
+use crate::percent::Percent;
 use crate::permission::Rule;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
 use crate::sandbox::Host;
@@ -43,6 +44,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
         "interval" => message(text.parse::<Interval>()),
         "timeout" => message(text.parse::<Timeout>()),
         "size" => message(text.parse::<Size>()),
+        "percent" => message(text.parse::<Percent>()),
         "host" => message(text.parse::<Host>()),
         "branch" => message(text.parse::<BranchName>()),
         "permission" => message(text.parse::<Rule>()),
@@ -68,11 +70,12 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXT_FORMATS: [&str; 20] = [
+    const TEXT_FORMATS: [&str; 21] = [
         "name",
         "interval",
         "timeout",
         "size",
+        "percent",
         "host",
         "branch",
         "permission",

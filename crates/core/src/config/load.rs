@@ -144,7 +144,8 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
     checks::chat::shared_bots(&roster, &loader.agents.drafts, &mut loader.problems);
     checks::sandbox::report_exposed(&mut loader);
     if loader.complete && broken.is_empty() {
-        unused::providers(&mut loader, &roster);
+        checks::provider::unused(&mut loader, &roster);
+        checks::provider::reserves(&mut loader, &roster);
         unused::default_work_sources(&mut loader);
     }
     std::mem::take(&mut loader.unused).report(&mut loader.problems);

@@ -106,7 +106,7 @@ pub(super) struct Search<'a> {
     pub(super) check: due::DueCheck<'a>,
 }
 
-/// Effect of a used-up provider on firings: firings before `until` create jobs that wait for the provider.
+/// Effect of a provider that is used up, or whose reserve is reached, on firings: firings before `until` create jobs that wait for the provider.
 struct Park {
     until: Timestamp,
     /// True if a job of the schedule already waits for the provider.
@@ -241,11 +241,13 @@ impl Search<'_> {
         let (snapshot, now) = (self.outlook.snapshot, self.check.now);
         let pending =
             self.check.live.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
-        let mut waits = pending.filter_map(|job| snapshot.limit_of(self.agent, job, now));
-        if let Some(parked) = waits.next() {
-            return Some(Park { until: parked.until, has_job: true });
+        let (agent, roster) = (self.agent, self.outlook.roster);
+        let mut waits = pending.filter_map(|job| snapshot.provider_hold(roster, agent, job, now));
+        if let Some(hold) = waits.next() {
+            return Some(Park { until: hold.until(), has_job: true });
         }
-        snapshot.limit(self.agent, now).map(|parked| Park { until: parked.until, has_job: false })
+        let hold = snapshot.provider_hold_of_new(roster, agent, self.check.schedule, now)?;
+        Some(Park { until: hold.until(), has_job: false })
     }
 }
 

@@ -52,7 +52,7 @@ impl Snapshot {
             // Without a daemon, nobody knows whether the jobs that have the places still run.
             Admission::AtCapacity if !self.has_daemon(now) => awaited(None, None, NO_DAEMON.to_owned()),
             Admission::AtCapacity => {
-                let sentence = self.sentence_about_place(agent, job, facts.places.taken, now);
+                let sentence = self.sentence_about_place(roster, agent, job, now);
                 awaited(Some(SkipReason::AtCapacity), None, sentence)
             }
             Admission::SessionBusy => {
@@ -80,32 +80,41 @@ impl Snapshot {
     }
 
     /// Returns the waiting job that gets the next free place of the agent. A firing without a job may come before it.
-    pub fn next_to_start(&self, agent: &Agent, now: Timestamp) -> Option<&LiveJob> {
-        self.ready_in_order(agent, now).into_iter().next()
+    pub fn next_to_start(&self, roster: &Roster, agent: &Agent, now: Timestamp) -> Option<&LiveJob> {
+        self.ready_in_order(roster, agent, now).into_iter().next()
     }
 
     /// Returns the waiting job that starts first of all waiting jobs of a schedule.
-    pub fn first_ready(&self, agent: &Agent, schedule: ScheduleId, now: Timestamp) -> Option<&LiveJob> {
-        self.ready_in_order(agent, now).into_iter().find(|job| job.schedule == Some(schedule))
+    pub fn first_ready(
+        &self,
+        roster: &Roster,
+        agent: &Agent,
+        schedule: ScheduleId,
+        now: Timestamp,
+    ) -> Option<&LiveJob> {
+        self.ready_in_order(roster, agent, now).into_iter().find(|job| job.schedule == Some(schedule))
     }
 
     /// Returns the pending jobs of an agent whose time has come, in the order in which they start. Jobs that their
-    /// schedule or a usage limit holds are left out.
-    fn ready_in_order(&self, agent: &Agent, now: Timestamp) -> Vec<&LiveJob> {
+    /// schedule or their provider holds are left out.
+    fn ready_in_order(&self, roster: &Roster, agent: &Agent, now: Timestamp) -> Vec<&LiveJob> {
         let holds = Holds::of(agent, self, now);
         let jobs = self.starting_order(agent).into_iter().map(|(job, _)| job);
         let is_free = |job: &&LiveJob| {
-            job.is_ready(now) && holds.job(job).is_none() && self.limit_of(agent, job, now).is_none()
+            job.is_ready(now)
+                && holds.job(job).is_none()
+                && self.provider_hold(roster, agent, job, now).is_none()
         };
         jobs.filter(is_free).collect()
     }
 
     /// Describes the jobs and firings that come before a job that waits for a place of its agent.
-    fn sentence_about_place(&self, agent: &Agent, job: &LiveJob, running: u32, now: Timestamp) -> String {
+    fn sentence_about_place(&self, roster: &Roster, agent: &Agent, job: &LiveJob, now: Timestamp) -> String {
+        let running = AgentPlaces::of_running(agent, self).taken;
         let order = self.starting_order(agent);
         let holds = Holds::of(agent, self, now);
         let earlier = order.iter().take_while(|(waits, _)| waits.id != job.id);
-        let jobs = earlier.filter(|(waits, _)| self.takes_next_place(agent, &holds, waits, now)).count();
+        let jobs = earlier.filter(|(waits, _)| self.takes_next_place(roster, agent, &holds, waits, now)).count();
         let own_turn = order.iter().find(|(waits, _)| waits.id == job.id).and_then(|(_, turn)| *turn);
         // No firings are counted for a job with an item, or without a turn.
         let turn = own_turn.filter(|_| job.item.is_none());
@@ -124,11 +133,19 @@ impl Snapshot {
     }
 
     /// Checks whether a pending job would take a place that becomes free now.
-    fn takes_next_place(&self, agent: &Agent, holds: &Holds<'_>, job: &LiveJob, now: Timestamp) -> bool {
+    fn takes_next_place(
+        &self,
+        roster: &Roster,
+        agent: &Agent,
+        holds: &Holds<'_>,
+        job: &LiveJob,
+        now: Timestamp,
+    ) -> bool {
         let is_in_turn = job.is_ready(now) || job.requeued.keeps_place();
         // A usage limit of the agent applies to all its jobs. Only a job that continues a session can wait for another
-        // limit.
-        let is_limited = || job.resumes.is_some() && self.limit_of(agent, job, now).is_some();
+        // limit, and only an automatic job for a reserve.
+        let can_wait = job.resumes.is_some() || job.automatic;
+        let is_limited = || can_wait && self.provider_hold(roster, agent, job, now).is_some();
         is_in_turn && holds.job(job).is_none() && !is_limited()
     }
 

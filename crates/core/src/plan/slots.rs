@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::{LiveJob, LiveState, Snapshot};
-use crate::provider::{LimitedProvider, Parked, ProviderState, ProviderWait};
-use crate::roster::{Agent, Roster};
+use crate::provider::{LimitedProvider, Parked, ProviderState, ProviderWait, ReachedReserve};
+use crate::roster::{Agent, Roster, Schedule};
+use crate::schedule::SkipReason;
 
 /// Slots of each provider of the fleet.
 pub(super) struct ProviderSlots {
@@ -17,11 +18,58 @@ pub(super) struct ProviderSlots {
 struct UsedSlots {
     slot: LimitedProvider,
     state: ProviderState,
+    /// Reserve that holds automatic jobs back.
+    reserve: Option<ReachedReserve>,
     /// Number of jobs that run at the provider.
     running: u32,
 }
 
-/// Reason why a job waits for a provider that is not used up.
+impl UsedSlots {
+    fn reserve_for(&self, job: &LiveJob) -> Option<&ReachedReserve> {
+        self.reserve.as_ref().filter(|_| job.automatic)
+    }
+}
+
+/// Reason why a job may not start at a provider for a longer time, so that a fallback is tried.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProviderHold<'a> {
+    /// The provider is used up.
+    UsedUp(&'a Parked),
+    /// The job is automatic, and the reserve of the provider is reached.
+    Reserved(ReachedReserve),
+}
+
+impl ProviderHold<'_> {
+    pub fn provider(&self) -> &str {
+        match self {
+            Self::UsedUp(parked) => &parked.provider,
+            Self::Reserved(reserve) => &reserve.provider,
+        }
+    }
+
+    pub const fn until(&self) -> Timestamp {
+        match self {
+            Self::UsedUp(parked) => parked.until,
+            Self::Reserved(reserve) => reserve.until,
+        }
+    }
+
+    pub const fn reason(&self) -> SkipReason {
+        match self {
+            Self::UsedUp(_) => SkipReason::UsageLimit,
+            Self::Reserved(_) => SkipReason::QuotaReserve,
+        }
+    }
+
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::UsedUp(parked) => parked.sentence(),
+            Self::Reserved(reserve) => reserve.sentence(),
+        }
+    }
+}
+
+/// Reason why a job waits for a provider that has no [`ProviderHold`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotWait {
     /// Time at which the provider takes a job again, if known.
@@ -50,14 +98,21 @@ fn candidates<'a>(
 }
 
 impl Snapshot {
-    /// Returns the usage limit that the job waits for: of the limits of all candidates, the first to end. None if the
-    /// provider of at least one candidate is not used up.
-    pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
-        self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
+    /// Returns the hold that the job waits for: of the holds of all candidates, the first to end. None if the provider of
+    /// at least one candidate has no hold.
+    pub fn provider_hold(
+        &self,
+        roster: &Roster,
+        agent: &Agent,
+        job: &LiveJob,
+        now: Timestamp,
+    ) -> Option<ProviderHold<'_>> {
+        let candidates = candidates(agent, job).map(|(_, candidate)| candidate);
+        self.first_hold_to_end(roster, candidates, job.automatic, now)
     }
 
-    /// Returns the wait for a provider that is not used up: all its slots are taken, or its last start is too recent.
-    /// The first candidate whose provider is not used up decides.
+    /// Returns the wait for a provider without a hold: all its slots are taken, or its last start is too recent. The
+    /// first candidate whose provider has no hold decides.
     pub fn slot_wait(
         &self,
         roster: &Roster,
@@ -68,15 +123,15 @@ impl Snapshot {
         let state = |slot: &LimitedProvider| self.providers.get(&slot.provider).cloned().unwrap_or_default();
         let slots = candidates(agent, job).map(|(_, candidate)| roster.slot(&candidate));
         // A candidate without a provider does not wait.
-        let slot =
-            slots.take_while(Option::is_some).flatten().find(|slot| state(slot).used_up(now).is_none())?;
+        let is_open = |slot: &LimitedProvider| self.hold_at(slot, job.automatic, now).is_none();
+        let slot = slots.take_while(Option::is_some).flatten().find(is_open)?;
         let runs = |job: &&LiveJob| {
             matches!(job.state, LiveState::Running { .. }) && job.provider.as_ref() == Some(&slot.provider)
         };
         let running = u32::try_from(self.jobs.iter().filter(runs).count()).unwrap_or(u32::MAX);
         let name = &slot.provider;
-        let (until, sentence) = match slot.wait(&state(&slot), running, now)? {
-            ProviderWait::Opens(until) => {
+        let (until, sentence) = match slot.wait(&state(&slot), None, running, now)? {
+            ProviderWait::Opens(until) | ProviderWait::Reserved { until, .. } => {
                 let every = slot.limits.start_every?;
                 let how = format!("the provider {name} starts one job every {every} (`start_every`)");
                 (Some(until), format!("{how}, the next one at {until:.0}"))
@@ -90,19 +145,37 @@ impl Snapshot {
         Some(SlotWait { until, sentence })
     }
 
-    /// Returns the usage limit that a new job of the agent would wait for.
-    pub fn limit(&self, agent: &Agent, now: Timestamp) -> Option<&Parked> {
-        self.first_to_end(agent.with_fallbacks().map(|(_, candidate)| candidate), now)
+    /// Returns the hold that a new job would wait for, if the trigger of the schedule fired it.
+    pub fn provider_hold_of_new(
+        &self,
+        roster: &Roster,
+        agent: &Agent,
+        schedule: &Schedule,
+        now: Timestamp,
+    ) -> Option<ProviderHold<'_>> {
+        let candidates = agent.with_fallbacks().map(|(_, candidate)| candidate);
+        self.first_hold_to_end(roster, candidates, schedule.trigger.kind().is_automatic(), now)
     }
 
-    fn first_to_end<'a>(
+    fn first_hold_to_end<'a>(
         &self,
+        roster: &Roster,
         candidates: impl Iterator<Item = Cow<'a, Agent>>,
+        automatic: bool,
         now: Timestamp,
-    ) -> Option<&Parked> {
-        let used_up = |agent: &Agent| self.providers.get(agent.provider()?)?.used_up(now);
-        let limits: Option<Vec<&Parked>> = candidates.map(|agent| used_up(&agent)).collect();
-        limits?.into_iter().min_by_key(|parked| parked.until)
+    ) -> Option<ProviderHold<'_>> {
+        let hold = |agent: Cow<'a, Agent>| self.hold_at(&roster.slot(&agent)?, automatic, now);
+        let holds: Option<Vec<ProviderHold<'_>>> = candidates.map(hold).collect();
+        holds?.into_iter().min_by_key(ProviderHold::until)
+    }
+
+    /// Returns the hold of a provider. If the provider is used up and its reserve is reached too, returns the one that
+    /// ends later.
+    fn hold_at(&self, slot: &LimitedProvider, automatic: bool, now: Timestamp) -> Option<ProviderHold<'_>> {
+        let state = self.providers.get(&slot.provider)?;
+        let used_up = state.used_up(now).map(ProviderHold::UsedUp);
+        let reserve = automatic.then(|| slot.reached_reserve(state, now)).flatten();
+        used_up.into_iter().chain(reserve.map(ProviderHold::Reserved)).max_by_key(ProviderHold::until)
     }
 }
 
@@ -112,13 +185,16 @@ impl ProviderSlots {
         roster: &Roster,
         agents: impl Iterator<Item = &'a Agent>,
         snapshot: &Snapshot,
+        now: Timestamp,
     ) -> Self {
         let mut providers = HashMap::new();
         for agent in agents {
             for (_, agent) in agent.with_fallbacks() {
                 let Some(slot) = roster.slot(&agent) else { continue };
                 let state = snapshot.providers.get(&slot.provider).cloned().unwrap_or_default();
-                providers.entry(slot.provider.clone()).or_insert(UsedSlots { slot, state, running: 0 });
+                let reserve = slot.reached_reserve(&state, now);
+                let used = UsedSlots { slot, state, reserve, running: 0 };
+                providers.entry(used.slot.provider.clone()).or_insert(used);
             }
         }
         let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
@@ -130,7 +206,8 @@ impl ProviderSlots {
         Self { providers }
     }
 
-    /// Finds a slot for the job. The other candidates are tried only if the provider of the first candidate is used up.
+    /// Finds a slot for the job. The other candidates are tried only if the provider of the first candidate is used up,
+    /// or its reserve holds the job back.
     /// If no candidate has a slot now, returns the reason, with the earliest time at which a candidate can start, if
     /// known.
     pub(super) fn find(
@@ -142,21 +219,19 @@ impl ProviderSlots {
         let mut waits: Option<ProviderWait> = None;
         for (fallback, candidate) in candidates(agent, job) {
             let used = candidate.provider().and_then(|provider| self.providers.get(provider));
-            let Some(why) = used.and_then(|used| used.slot.wait(&used.state, used.running, now)) else {
+            let wait =
+                |used: &UsedSlots| used.slot.wait(&used.state, used.reserve_for(job), used.running, now);
+            let Some(why) = used.and_then(wait) else {
                 let provider = used.map(|used| used.slot.provider.clone());
                 return Ok(FoundSlot { fallback, provider });
             };
-            let is_used_up = used.is_some_and(|used| used.state.used_up(now).is_some());
-            if waits.is_none() && !is_used_up {
+            let has_hold =
+                |used: &UsedSlots| used.state.used_up(now).is_some() || used.reserve_for(job).is_some();
+            if waits.is_none() && !used.is_some_and(has_hold) {
                 return Err(why);
             }
-            waits = Some(match (waits, why) {
-                (Some(ProviderWait::Opens(one)), ProviderWait::Opens(other)) => {
-                    ProviderWait::Opens(one.min(other))
-                }
-                (Some(ProviderWait::Opens(at)), _) | (_, ProviderWait::Opens(at)) => ProviderWait::Opens(at),
-                (_, why) => why,
-            });
+            let ends = |wait: &ProviderWait| wait.until().unwrap_or(Timestamp::MAX);
+            waits = waits.into_iter().chain([why]).min_by_key(ends);
         }
         Err(waits.unwrap_or(ProviderWait::Full))
     }

@@ -103,6 +103,7 @@ impl Scene {
             schedule: of_schedule,
             schedule_name: of_schedule.map(|_| "s".parse().unwrap()),
             by_trigger: origin == "clock",
+            automatic: origin == "clock",
             item: None,
             began_at: matches!(state, LiveState::Running { .. }).then(|| at("09:30")),
             resumes: None,

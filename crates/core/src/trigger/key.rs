@@ -150,6 +150,11 @@ impl FiringKey {
         self.kind() == "manual"
     }
 
+    /// Checks whether no person requested the firing: it is neither by hand nor for a chat message.
+    pub fn is_automatic(&self) -> bool {
+        !matches!(self.kind(), "manual" | "chat")
+    }
+
     /// Returns the `seq` of the event that caused the firing; none if no event caused it.
     pub fn event(&self) -> Option<i64> {
         self.0.strip_prefix("event:")?.parse().ok()
@@ -190,6 +195,26 @@ mod tests {
             (Occurrence::custom("mail 7"), 1, "custom:mail 7#1"),
         ] {
             assert_eq!(occurrence.key(generation).as_str(), key);
+        }
+    }
+
+    #[test]
+    fn only_firings_by_hand_and_of_chats_are_not_automatic() {
+        let at = Timestamp::UNIX_EPOCH;
+        for (occurrence, expected) in [
+            (Occurrence::Manual("k"), false),
+            (Occurrence::Chat { platform: ChatPlatform::Slack, message_id: "9" }, false),
+            (Occurrence::Cron(at), true),
+            (Occurrence::Interval(7), true),
+            (Occurrence::Delay(at), true),
+            (Occurrence::Fill(3), true),
+            (Occurrence::Webhook { delivery_id: "chat:1" }, true),
+            (Occurrence::Github { number: 42, head: None }, true),
+            (Occurrence::Event { seq: 17 }, true),
+            (Occurrence::custom("manual:1"), true),
+        ] {
+            let key = occurrence.key(1);
+            assert_eq!(key.is_automatic(), expected, "{key}");
         }
     }
 

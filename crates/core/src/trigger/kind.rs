@@ -65,6 +65,16 @@ pub enum GithubItem {
     PullRequest,
 }
 
+impl TriggerKind<'_> {
+    /// Checks whether the firings of this kind of trigger are automatic (`FiringKey::is_automatic`).
+    pub const fn is_automatic(&self) -> bool {
+        match self {
+            Self::Hand | Self::Chat => false,
+            Self::Clock(_) | Self::Webhook { .. } | Self::Event(_) | Self::Github { .. } | Self::Tasks { .. } => true,
+        }
+    }
+}
+
 impl TriggerConfig {
     pub fn driver(&self) -> Driver {
         match self.kind() {

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::jobs::status_word;
 use super::print::{self, Table};
-use super::{Failure, location};
-use cowhand_web::api::{AgentView, Page};
+use super::{Failure, location, status};
+use cowhand_web::api::{AgentView, Page, QuotaView};
 
 #[derive(Debug, Args)]
 pub(super) struct AgentsArgs {
@@ -26,6 +26,12 @@ impl AgentsArgs {
             print::json(&agents);
             return Ok(());
         }
+        let mut quotas: Vec<QuotaView> = Vec::new();
+        for quota in agents.iter().filter_map(|agent| agent.quota.as_ref()) {
+            if !quotas.iter().any(|known| known.provider == quota.provider) {
+                quotas.push(quota.clone());
+            }
+        }
         let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"])
             .optional_columns(&["PLACES", "SCHEDULES", "RUNTIME", "DESCRIPTION"]);
         for agent in agents {
@@ -38,6 +44,13 @@ impl AgentsArgs {
             ]);
         }
         table.print();
+        if !quotas.is_empty() {
+            print::line("");
+        }
+        let now = Timestamp::now();
+        for line in quotas.iter().flat_map(|quota| status::quota_lines(quota, now)) {
+            print::prose(&line, 2);
+        }
         Ok(())
     }
 }

@@ -20,8 +20,8 @@ use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, JobView, ListedJob, Page, RemovedAgent, RemovedSchedule, StatusView, Waits,
-    removed_agent_sentence,
+    AgentView, Code, DaemonView, JobView, ListedJob, Page, QuotaView, RemovedAgent, RemovedSchedule, StatusView,
+    Waits, removed_agent_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -120,6 +120,12 @@ impl StatusArgs {
                 2,
             );
         }
+        let quotas = status.quotas.iter().filter(|quota| self.agent.is_none() || status.agents.iter().any(|agent| {
+            agent.quota.as_ref().is_some_and(|own| own.provider == quota.provider)
+        }));
+        for line in quotas.flat_map(|quota| quota_lines(quota, now)) {
+            print::prose(&line, 2);
+        }
         print::line("");
         if client.has_config_errors() {
             print_jobs_without_agents(client, &status, now).await?;
@@ -196,6 +202,16 @@ pub(super) fn print_store_problem(problem: Option<&str>) {
     let Some(problem) = problem else { return };
     let problem = print::one_line(problem, 1_000);
     print::prose(&format!("{}: {problem}", style::styled("no new work is accepted", style::BAD)), 2);
+}
+
+/// Formats the usage windows and the reserve of a provider and, if its reserve is reached, until when automatic jobs wait.
+pub(super) fn quota_lines(quota: &QuotaView, now: Timestamp) -> Vec<String> {
+    let mut lines = vec![format!("provider {}: {}", quota.provider, quota.in_words(now))];
+    lines.extend(quota.reached.as_ref().map(|reached| {
+        let (label, until) = (style::styled("reserve reached", style::ODD), duration::until(now, reached.until));
+        format!("{label}: {} starts automatic jobs again {until}: {}", quota.provider, reached.sentence())
+    }));
+    lines
 }
 
 /// Formats the number of asks that wait for an answer, or returns none if there are no such asks.
@@ -385,7 +401,7 @@ async fn add_waiting_jobs(
     {
         let agent = status.agents.iter().find(|view| view.name == job.agent).filter(|view| is_full(view));
         let shown_elsewhere = |waits: &Waits| match (waits.reason, agent) {
-            (SkipReason::UsageLimit, _) => true,
+            (reason, _) if reason.is_about_provider() => true,
             // The table shows the number of further jobs.
             (SkipReason::AtCapacity, Some(agent)) => agent.next_job.as_ref() != Some(&job.id),
             _ => false,

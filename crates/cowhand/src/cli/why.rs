@@ -314,9 +314,8 @@ fn describe_state(
 fn result_if_due(view: &ScheduleView) -> &'static str {
     match (view.skip_note_reason, view.kind.as_str(), view.skip_until) {
         // The firing makes a job, and only the job waits.
-        (Some(SkipReason::UsageLimit), ..) | (Some(SkipReason::OverBudget), "delay", _) => {
-            "its job would wait"
-        }
+        (Some(SkipReason::UsageLimit | SkipReason::QuotaReserve), ..)
+        | (Some(SkipReason::OverBudget), "delay", _) => "its job would wait",
         // A cron firing waits only for running jobs, whose end is not known.
         (Some(SkipReason::OverBudget), "interval", _) | (Some(SkipReason::OverBudget), "cron", None) => {
             "it would wait"
@@ -407,7 +406,13 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             None
         }
         (
-            Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
+            Some(
+                SkipReason::Paused
+                | SkipReason::OverBudget
+                | SkipReason::UsageLimit
+                | SkipReason::QuotaReserve
+                | SkipReason::Requeued,
+            ),
             _,
         ) if is_noted => describe_hold(view, is_alone, now),
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType | SkipReason::AlreadyRunning) | None, _)

@@ -44,6 +44,7 @@ mod prune;
 mod reasons;
 mod releases;
 mod reports;
+mod reserve;
 mod restart;
 mod restored;
 mod rights;

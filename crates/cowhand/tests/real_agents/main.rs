@@ -13,6 +13,7 @@ mod failures;
 mod going_on;
 mod limits;
 mod models;
+mod reserve;
 mod sandboxed;
 mod sessions;
 mod steering;

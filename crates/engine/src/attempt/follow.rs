@@ -16,6 +16,7 @@ use super::rules::Rules;
 use super::spending::ReportedUsage;
 use super::stop::Deadlines;
 use super::unwritten;
+use super::windows::StoredReports;
 use super::{AttemptTask, Stage};
 use crate::context::StopRequest;
 use crate::loaded::Loaded;
@@ -112,7 +113,7 @@ impl AttemptTask {
         let wake = self.engine.watch.folder(attempt.folder());
         let mut output = self.open_output(rules, in_attempt).await?;
         let mut session = self.job.session_id().map(str::to_owned);
-        let mut reported = ReportedUsage::default();
+        let (mut reported, mut windows) = (ReportedUsage::default(), StoredReports::default());
         let mut deadlines = self.deadlines().await;
         let mut feed = self.message_feed();
         loop {
@@ -125,6 +126,7 @@ impl AttemptTask {
             self.store_session_id(&output.tail, &mut session).await;
             self.record_deliveries(&mut feed, &output.tail).await;
             let breach = self.record_usage(&mut output.tail, &mut reported).await;
+            self.record_windows(&mut output.tail, &mut windows).await;
             let ending = match state {
                 AttemptState::Ended(ending) => Some(ending),
                 AttemptState::Gone if began => Some(lost_ending(self.now())),
@@ -137,7 +139,7 @@ impl AttemptTask {
             };
             if let Some(ending) = ending {
                 fault::point("ended");
-                return Box::pin(self.stage_after_end(rules, &ending, output)).await;
+                return Box::pin(self.stage_after_end(rules, &ending, output, windows)).await;
             }
             let stop_request = *self.stop_requests.borrow_and_update();
             if stop_request == StopRequest::Detach {
@@ -196,6 +198,7 @@ impl AttemptTask {
         rules: &Rules,
         ending: &Ending,
         output: Output,
+        mut windows: StoredReports,
     ) -> anyhow::Result<Stage> {
         if let Some(why) = start_shortage(ending).filter(|_| self.stopped.is_none()) {
             return Ok(Stage::Requeue(why));
@@ -206,6 +209,7 @@ impl AttemptTask {
         let Some(mut output) = self.read_rest(output, rules).await? else { return Ok(Stage::Leave) };
         let finish = output.tail.finish(ending, self.now())?;
         output.log(&self.job);
+        self.record_all_windows(&mut output.tail, &mut windows).await?;
         fault::point("read");
         self.remove_private_files();
         let settlement = self.settlement(rules, finish, ending, &mut output.tail).await;

@@ -24,6 +24,7 @@ mod stop;
 mod stoppable;
 mod supervise;
 pub(crate) mod unwritten;
+mod windows;
 pub(crate) mod workspaces;
 
 use std::sync::Arc;

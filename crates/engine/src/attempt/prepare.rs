@@ -136,7 +136,15 @@ impl AttemptTask {
             // The note leaves out a provider that has the same name as its runtime.
             let provider = agent.program.provider.as_ref().filter(|provider| *provider != runtime);
             let provider = provider.map(|name| format!(" of the provider {name}")).unwrap_or_default();
-            let why = if start.continues_task { "" } else { "the usage limit of its provider is reached; " };
+            let loaded = self.engine.loaded();
+            let own = loaded.roster.agent(self.job.agent()).and_then(|own| loaded.roster.slot(own));
+            let why = match own {
+                _ if start.continues_task => "",
+                Some(own) if own.limits.has_reserve() => {
+                    "the usage limit or the reserve of its provider is reached; "
+                }
+                _ => "the usage limit of its provider is reached; ",
+            };
             notes.push(format!("{why}this attempt uses the fallback {runtime}{provider}{model}"));
         }
         let resumed = match start.session {

@@ -4,10 +4,9 @@ use cowhand_core::firing::{AFTER_HOURS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::OriginMessage;
 use cowhand_core::plan::{
-    AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, SlotWait, Snapshot, free_places,
+    AwaitedStart, Holds, LiveJob, LiveState, ProviderHold, ScheduleHold, SlotWait, Snapshot, free_places,
 };
 use cowhand_core::policy::ClosedBy;
-use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use cowhand_core::shell::{option_words, trigger_words};
@@ -79,9 +78,9 @@ impl ScheduleView {
             }
             return self.with_note(SkipReason::OverBudget, until, over.sentence(&agent.name, roster.zone()));
         }
-        if let Some(parked) = usage_limit(agent, schedule, snapshot, now) {
-            self.skip_reason = Some(SkipReason::UsageLimit);
-            return self.with_note(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+        if let Some(hold) = provider_hold(roster, agent, schedule, snapshot, now) {
+            self.skip_reason = Some(hold.reason());
+            return self.with_note(hold.reason(), Some(hold.until()), hold.sentence());
         }
         let requeue = requeue_note(schedule, snapshot, now);
         if let Some((until, sentence)) = requeue.or_else(|| retry_note(schedule, snapshot, now)) {
@@ -100,7 +99,7 @@ impl ScheduleView {
             return self.with_note(SkipReason::AlreadyRunning, None, note.to_owned());
         }
         if self.status != ScheduleStatus::Running
-            && let Some(job) = snapshot.first_ready(agent, schedule.id, now)
+            && let Some(job) = snapshot.first_ready(roster, agent, schedule.id, now)
         {
             let awaited = snapshot.awaited_start(roster, agent, job, now);
             let reason = awaited.as_ref().and_then(|awaited| awaited.reason);
@@ -113,15 +112,15 @@ impl ScheduleView {
                 return self.with_note(reason, until, sentence);
             }
         }
-        if let Some(parked) = snapshot.limit(agent, now) {
+        if let Some(hold) = snapshot.provider_hold_of_new(roster, agent, schedule, now) {
             let is_by_clock = schedule.trigger.driver() == Driver::Clock;
             if !self.preparing
                 && !is_by_clock
                 && matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None)
             {
-                self.skip_reason = Some(SkipReason::UsageLimit);
+                self.skip_reason = Some(hold.reason());
             }
-            return self.with_note(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+            return self.with_note(hold.reason(), Some(hold.until()), hold.sentence());
         }
         if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, schedule, snapshot) > 0
         {
@@ -276,17 +275,17 @@ fn waits_for_earlier_calendar<'a>(
     })
 }
 
-/// Returns the usage limit of the oldest parked job of the schedule. Returns `None` if no job of the schedule is
-/// parked.
-fn usage_limit<'a>(
+/// Returns the hold of the provider of the schedule's oldest job that waits for its provider, if there is one.
+fn provider_hold<'a>(
+    roster: &Roster,
     agent: &Agent,
     schedule: &Schedule,
     snapshot: &'a Snapshot,
     now: Timestamp,
-) -> Option<&'a Parked> {
+) -> Option<ProviderHold<'a>> {
     let is_pending =
         |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
-    snapshot.jobs.iter().filter(is_pending).find_map(|job| snapshot.limit_of(agent, job, now))
+    snapshot.jobs.iter().filter(is_pending).find_map(|job| snapshot.provider_hold(roster, agent, job, now))
 }
 
 /// Returns the provider slot for which a job of the schedule waits, if there is one and the agent has a free place.
@@ -527,6 +526,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::OverBudget => "it would have exceeded a budget",
         SkipReason::Paused => "it had paused itself",
         SkipReason::UsageLimit => "the usage limit of its provider was reached",
+        SkipReason::QuotaReserve => "the reserve of its provider was reached",
         SkipReason::SessionBusy => "an earlier job with the same session has not ended",
         SkipReason::Requeued => "its job could not be started, and is tried again",
         SkipReason::Cancelled => "somebody cancelled it before it had a job",

@@ -8,6 +8,7 @@
 mod blocks;
 pub(super) mod input;
 mod launch;
+mod windows;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -164,10 +165,10 @@ impl Claude {
                 vec![message]
             }
             "rate_limit_event" => {
-                let reported =
-                    fields.get("rate_limit_info").filter(|reported| reported["status"] == "rejected");
-                self.resets_at =
-                    reported.and_then(|reported| reported["resetsAt"].as_i64()).or(self.resets_at);
+                let reported = fields.get("rate_limit_info").unwrap_or(&Value::Null);
+                let limit = reported["resetsAt"].as_i64().filter(|_| reported["status"] == "rejected");
+                self.resets_at = limit.or(self.resets_at);
+                windows::reports(reported).into_iter().for_each(|report| self.output.window(report));
                 vec![unknown(fields)]
             }
             _ => vec![unknown(fields)],

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use cowhand_core::job::{JobUsage, ModelUsage};
 use cowhand_core::output::OutputMessage;
+use cowhand_core::provider::WindowReport;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -107,6 +108,11 @@ impl OutputReader for Codex {
     fn usage(&self) -> Option<JobUsage> {
         let reported = self.output.result.as_ref().map(|result| result.usage.clone());
         reported.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
+    }
+
+    fn windows(&mut self) -> Vec<WindowReport> {
+        let record = self.home.as_deref().zip(self.session_id.as_deref());
+        record.map(|(home, thread)| rollout::windows(home, thread)).unwrap_or_default()
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {

@@ -19,7 +19,7 @@ mod steering;
 
 use cowhand_core::job::{ErrorKind, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
-use cowhand_core::provider::reset;
+use cowhand_core::provider::{WindowReport, reset};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,11 @@ trait OutputReader {
     /// Returns the usage so far, or `None` if the agent has not reported any yet.
     fn usage(&self) -> Option<JobUsage> {
         None
+    }
+
+    /// Returns the last report of the agent about each usage window of its provider.
+    fn windows(&mut self) -> Vec<WindowReport> {
+        self.output().windows.clone()
     }
 
     /// Returns the result after the process has ended and all lines are read.
@@ -211,6 +216,21 @@ impl Reader {
     /// Returns the usage so far, or `None` if the agent has not reported any yet.
     pub fn usage(&self) -> Option<JobUsage> {
         self.output_reader().usage().map(JobUsage::bounded)
+    }
+
+    /// Returns the last report of the agent about each usage window of its provider.
+    pub fn windows(&mut self) -> Vec<WindowReport> {
+        self.output_reader_mut().windows()
+    }
+
+    /// Returns true if a report about a usage window has no time yet.
+    pub(crate) fn has_undated_window(&mut self) -> bool {
+        self.output_reader_mut().output().has_undated_window()
+    }
+
+    /// Sets the time of the reports about usage windows that have none.
+    pub(crate) fn date_windows(&mut self, at: Timestamp) {
+        self.output_reader_mut().output().date_windows(at);
     }
 
     /// Returns true if the agent has stated the result of its work.

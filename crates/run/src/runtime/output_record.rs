@@ -4,6 +4,8 @@
 use cowhand_core::cut::cut;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
 use cowhand_core::output::OutputMessage;
+use cowhand_core::provider::WindowReport;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::result_line::ResultLine;
@@ -36,6 +38,9 @@ pub(super) struct OutputRecord {
     pub(super) result: Option<ResultLine>,
     /// Number of tool calls.
     pub(super) tools: u64,
+    /// Last report about each usage window of the provider.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) windows: Vec<WindowReport>,
 }
 
 impl OutputRecord {
@@ -75,6 +80,23 @@ impl OutputRecord {
             result.usage.num_turns = Some(result.usage.num_turns.unwrap_or(0).saturating_add(before));
         }
         self.result = Some(result);
+    }
+
+    /// Stores a report, which replaces the report before it about the same window.
+    pub(super) fn window(&mut self, report: WindowReport) {
+        self.windows.retain(|known| known.window != report.window);
+        self.windows.push(report);
+    }
+
+    pub(super) fn has_undated_window(&self) -> bool {
+        self.windows.iter().any(|report| report.at.is_none())
+    }
+
+    /// Sets the time of the reports that state none.
+    pub(super) fn date_windows(&mut self, at: Timestamp) {
+        for report in &mut self.windows {
+            report.at.get_or_insert(at);
+        }
     }
 
     pub(super) fn last_text(&self) -> Option<&str> {

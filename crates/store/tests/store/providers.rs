@@ -3,15 +3,19 @@
 
 use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::event::Fact;
+use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{LimitedProvider, Provider};
-use cowhand_store::{Claim, ProviderAndRuntime, Settled, Starter, Store};
+use cowhand_core::percent::Percent;
+use cowhand_core::provider::{LimitedProvider, Provider, UsageWindow, WindowUsage};
+use cowhand_core::trigger::{ChatPlatform, Occurrence};
+use cowhand_store::{Claim, Fired, ProviderAndRuntime, Settled, Starter, Store};
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use sqlx::Connection;
 
-use crate::{TestDb, at, hand_job, on_both};
+use crate::{TestDb, at, hand_job, on_both, with_schedule};
 
 on_both! {
     a_usage_limit_parks_all_agents_of_the_provider,
@@ -19,12 +23,14 @@ on_both! {
     starts_at_a_provider_are_paced,
     racing_claims_take_one_provider_slot_once,
     a_begun_session_keeps_its_runtime,
+    a_reached_reserve_holds_only_automatic_jobs_back,
+    the_newest_report_about_a_window_is_stored,
 }
 
 const AGENTS: [&str; 2] = ["coder", "other"];
 
 fn slot(limits: Provider) -> LimitedProvider {
-    LimitedProvider { provider: "claude".into(), limits }
+    LimitedProvider { provider: "claude".into(), limits, zone: TimeZone::UTC }
 }
 
 fn starter(limits: Provider) -> Starter {
@@ -149,6 +155,92 @@ async fn racing_claims_take_one_provider_slot_once(db: TestDb) {
         won += u32::from(matches!(racer.await.unwrap(), Claim::Claimed { .. }));
     }
     assert_eq!(won, 1);
+}
+
+fn usage(percent: u32, resets: i64, reported: i64) -> WindowUsage {
+    let (window, used) = (UsageWindow::FiveHour, Percent::of_tenths(percent * 10));
+    WindowUsage { window, used, resets_at: at(resets), reported_at: at(reported) }
+}
+
+async fn a_reached_reserve_holds_only_automatic_jobs_back(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let keeps = Provider { reserve: Some("20%".parse().unwrap()), ..Provider::default() };
+    let fire = async |occurrence: Occurrence<'_>, second: i64| {
+        let (key, decision) = (occurrence.key(0), Decision::Run(hand_job()));
+        let firing = NewFiring { schedule, key, due: at(second), decision, note: None };
+        match store.fire_once(firing, at(second)).await.unwrap() {
+            Fired::Recorded(Some(job)) => job.id().clone(),
+            other => panic!("no job: {other:?}"),
+        }
+    };
+    let platform = ChatPlatform::Slack;
+    let webhook = fire(Occurrence::Webhook { delivery_id: "1" }, 1).await;
+    let fired_by_hand = fire(Occurrence::Manual("1"), 2).await;
+    let chat = fire(Occurrence::Chat { platform, message_id: "1" }, 3).await;
+    let [by_hand, retried] = [job_of(&store, "coder").await, job_of(&store, "coder").await];
+    let jobs = store.snapshot().await.unwrap().jobs;
+    let automatic: Vec<_> = jobs.iter().filter(|job| job.automatic).map(|job| job.id.clone()).collect();
+    assert_eq!(automatic, [webhook.clone()]);
+    // The first attempt of the automatic job runs before the reserve is reached, and is tried again after that.
+    let held = epoch(claim(&store, &webhook, &keeps, 10).await);
+    store.record_windows(slot(keeps.clone()), vec![usage(81, 1_000, 11)], at(11)).await.unwrap().unwrap();
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    let settled = store.settle(webhook.clone(), held, Outcome::lost("gone"), retry, at(12)).await.unwrap();
+    assert!(matches!(settled, Settled::Done(job) if job.status() == JobStatus::Pending));
+    drop(store);
+    let store = db.open().await;
+    assert!(matches!(claim(&store, &webhook, &keeps, 999).await, Claim::NoProviderSlot));
+    for job in [&fired_by_hand, &chat, &by_hand, &retried] {
+        epoch(claim(&store, job, &keeps, 20).await);
+    }
+    let new = NewFiring {
+        schedule,
+        key: Occurrence::Event { seq: 5 }.key(0),
+        due: at(30),
+        decision: Decision::Run(hand_job()),
+        note: None,
+    };
+    let fired = store.fire_and_claim(new, starter(keeps.clone()), at(30)).await.unwrap();
+    let Fired::Recorded(Some(new)) = fired else { panic!("{fired:?}") };
+    for job in [&webhook, new.id()] {
+        assert!(matches!(claim(&store, job, &keeps, 999).await, Claim::NoProviderSlot));
+        epoch(claim(&store, job, &keeps, 1_000).await);
+    }
+}
+
+async fn the_newest_report_about_a_window_is_stored(db: TestDb) {
+    let store = db.open().await;
+    let keeps = || slot(Provider { reserve: Some("20%".parse().unwrap()), ..Provider::default() });
+    let report = async |usages: Vec<WindowUsage>, second: i64| {
+        let reached = store.record_windows(keeps(), usages, at(second)).await.unwrap();
+        reached.map(|reached| reached.until.duration_since(at(0)).as_secs())
+    };
+    let events = async |after| {
+        let events = store.events_after(after, 9).await.unwrap();
+        events.iter().map(|event| event.fact.type_name()).collect::<Vec<_>>()
+    };
+    let start = store.last_event().await.unwrap();
+    let week = |used, resets, reported| WindowUsage { window: UsageWindow::Weekly, ..usage(used, resets, reported) };
+    assert_eq!(report(vec![usage(50, 1_000, 1), week(10, 9_000, 1)], 1).await, None);
+    assert_eq!(report(vec![usage(85, 1_000, 10)], 10).await, Some(1_000));
+    assert_eq!(report(vec![usage(40, 1_000, 5)], 20).await, Some(1_000), "an older report");
+    assert_eq!(report(vec![usage(86, 1_001, 21)], 21).await, Some(1_001));
+    assert_eq!(events(start).await, ["provider:reserved"], "the state changed once");
+    let before = store.last_event().await.unwrap();
+    assert_eq!(report(vec![week(95, 9_000, 30)], 30).await, Some(9_000));
+    assert_eq!(report(vec![week(20, 9_000, 40), usage(0, 1_000, 40)], 40).await, None, "somebody bought more");
+    assert_eq!(report(vec![week(95, 9_000, 50)], 50).await, Some(9_000));
+    assert_eq!(report(vec![week(1, 90_000, 10_000)], 10_000).await, None, "a new week");
+    let expected = ["provider:reserved", "provider:released", "provider:reserved"];
+    assert_eq!(events(before).await, expected, "the end of a window is no event");
+    // The clock was set back.
+    assert_eq!(report(vec![week(90, 5_000, 100)], 100).await, Some(5_000));
+    let windows = store.providers().await.unwrap()["claude"].windows.clone();
+    assert_eq!(windows, [usage(0, 1_000, 40), week(90, 5_000, 100)]);
+    let [first, second] = [job_of(&store, "coder").await, job_of(&store, "other").await];
+    epoch(claim(&store, &first, &Provider::default(), 110).await);
+    assert_eq!(store.provider_of(first).await.unwrap().as_deref(), Some("claude"));
+    assert_eq!(store.provider_of(second).await.unwrap(), None);
 }
 
 /// After a usage limit, the planner sees the runtime of the job's session if the job has done something.

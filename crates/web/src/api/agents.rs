@@ -9,12 +9,13 @@ use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Roster};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::extract::{ByPage, JsonBody, parse_name};
+use super::quotas::QuotaView;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::{PreparingFiring, ScheduleView, TriggerRequest, Triggered};
@@ -54,6 +55,9 @@ pub struct AgentView {
     /// The agent's `work_source`, if none of its schedules takes items from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untaken_work: Option<String>,
+    /// Usage windows and reserve of its provider; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaView>,
 }
 
 /// Running job of an adopted schedule. It keeps the name of the agent that it was created for.
@@ -202,7 +206,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
         views.push(AgentView {
             last_job,
             followup_refused,
-            ..AgentView::of(agent, &snapshot, &schedules, now)
+            ..AgentView::of(&roster, agent, &snapshot, &schedules, now)
         });
     }
     let pending = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
@@ -220,7 +224,15 @@ fn untaken_work(agent: &Agent) -> Option<String> {
 }
 
 impl AgentView {
-    fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView], now: Timestamp) -> Self {
+    fn of(
+        roster: &Roster,
+        agent: &Agent,
+        snapshot: &Snapshot,
+        schedules: &[ScheduleView],
+        now: Timestamp,
+    ) -> Self {
+        let slot = roster.slot(agent);
+        let quota = slot.map(|slot| QuotaView::of(&slot, snapshot.providers.get(&slot.provider), now));
         let waiting = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
         let agent_schedules = schedules.iter().filter(|view| view.agent == agent.name);
         let next = agent_schedules.filter_map(|view| {
@@ -248,9 +260,10 @@ impl AgentView {
                 .filter(|job| job.agent == agent.name && is_unsettled(job))
                 .count(),
             queued: waiting.filter(|job| job.agent == agent.name).count(),
-            next_job: snapshot.next_to_start(agent, now).map(|job| job.id.clone()),
+            next_job: snapshot.next_to_start(roster, agent, now).map(|job| job.id.clone()),
             untaken_work: untaken_work(agent),
             web_chat: agent.web_chat.is_some(),
+            quota: quota.filter(|quota| !quota.is_empty()),
             last_job: None,
             next: next.min_by_key(|next| next.at),
             followup_refused: None,

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
+use super::quotas::QuotaView;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::chat::{ChatBotView, chat_bots};
@@ -47,6 +48,9 @@ pub struct StatusView {
     /// Providers that currently take no jobs.
     #[serde(default)]
     pub parked: Vec<Parked>,
+    /// Providers with a reserve, or with usage windows that the programs of their agents have reported.
+    #[serde(default)]
+    pub quotas: Vec<QuotaView>,
     /// Work items that no agent takes before a person acts.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
@@ -116,7 +120,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let asks = api.current_asks(api.store.open_asks(Count::MAX_COUNT).await?).await;
     let asks = asks.iter().filter(|ask| ask.state == AskState::Open).count();
     let messages = api.store.waiting_messages().await?.values().map(|count| *count as usize).sum();
-    let parked = providers::parked(&api).await?;
+    let (parked, quotas) = providers::parked_and_quotas(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
     let untold = undelivered(&api.store, now).await?;
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
@@ -138,6 +142,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         asks,
         messages,
         parked,
+        quotas,
         given_up,
         untold,
         gone,

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
+use super::quotas::QuotaView;
 use super::{Api, ApiProblem, Page};
 
 /// Provider of the fleet, with the agents that use it.
@@ -19,15 +20,22 @@ pub struct ProviderView {
     pub limits: Provider,
     /// Usage limit that applies now; none if the provider accepts jobs.
     pub parked: Option<Parked>,
+    pub quota: QuotaView,
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderView>>, ApiProblem> {
     Ok(Json(Page::all(views(&api).await?)))
 }
 
-/// Returns the usage limits of the providers that currently accept no jobs.
-pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, ApiProblem> {
-    Ok(views(api).await?.into_iter().filter_map(|view| view.parked).collect())
+/// Returns the usage limits of the providers that currently accept no jobs, and the usage windows and reserves of the
+/// providers that have any.
+pub(super) async fn parked_and_quotas(api: &Api) -> Result<(Vec<Parked>, Vec<QuotaView>), ApiProblem> {
+    let (mut parked, mut quotas) = (Vec::new(), Vec::new());
+    for view in views(api).await? {
+        parked.extend(view.parked);
+        quotas.extend(Some(view.quota).filter(|quota| !quota.is_empty()));
+    }
+    Ok((parked, quotas))
 }
 
 /// Ends the usage limit of a provider before its reset time, for example because the user bought more usage or the
@@ -44,7 +52,14 @@ pub(super) async fn unpark(
         ))
     })?;
     if !api.store.unpark(provider.clone(), api.now()).await? {
-        return Err(ApiProblem::conflict(format!("{provider} is not parked; there is nothing to do")));
+        let advice = match &view.quota.reached {
+            Some(reserve) => format!(
+                "its reserve holds automatic jobs back until {:.0}; a smaller `reserve` in the config ends that",
+                reserve.until
+            ),
+            None => "there is nothing to do".to_owned(),
+        };
+        return Err(ApiProblem::conflict(format!("{provider} is not parked; {advice}")));
     }
     info!(%provider, "the provider accepts jobs again");
     daemon.nudge();
@@ -65,13 +80,16 @@ async fn views(api: &Api) -> Result<Vec<ProviderView>, ApiProblem> {
             }
             continue;
         }
-        let parked = states.get(&slot.provider).and_then(|state| state.parked.clone());
+        let state = states.get(&slot.provider);
+        let quota = QuotaView::of(&slot, state, now);
+        let parked = state.and_then(|state| state.parked.clone());
         let parked = parked.filter(|parked| parked.until > now);
         views.push(ProviderView {
             provider: slot.provider,
             agents: vec![agent.name.clone()],
             limits: slot.limits,
             parked,
+            quota,
         });
     }
     Ok(views)

@@ -11,11 +11,10 @@ use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::schedule_node;
-use crate::config::suggest::{did_you_mean, one_of};
 use crate::followup::Chain;
 use crate::permission::{Permissions, Rule, ToolVerdict, decide};
 use crate::policy::{ActiveHours, Overlap, Retry};
-use crate::roster::{Agent, Roster};
+use crate::roster::Agent;
 use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
@@ -355,21 +354,4 @@ fn check_schedule_allow(
     let message = "this has no effect: a schedule can only restrict the `permissions.allow` of its agent, and that list is empty";
     let is_unused = names_any(own) && !names_any(of_agent);
     unused.record(written.key_at, message, key("permissions.allow"), is_unused);
-}
-
-/// Warns of providers that no agent uses. A likely cause is a misspelt provider in an agent; the limits of the provider
-/// do not apply to this agent.
-pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
-    let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
-    let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();
-    let mut names: Vec<&str> = used.iter().map(String::as_str).collect();
-    names.sort_unstable();
-    let unused = loader.provider_locations.iter().filter(|(name, _)| !used.contains(name));
-    for (name, at) in unused.filter(|_| !roster.agents.is_empty()) {
-        let message = format!("no agent uses the provider `{name}`, so its limits have no effect");
-        let theirs =
-            || (!names.is_empty()).then(|| format!("agents here use {}", one_of(names.iter().copied())));
-        let help = did_you_mean(name, names.iter().copied()).or_else(theirs);
-        loader.problems.add(Problem::warning(*at, message).key(format!("providers.{name}")).help(help));
-    }
 }

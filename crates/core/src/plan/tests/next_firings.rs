@@ -56,7 +56,7 @@ fn parked(schedule: &str, until: &str) -> Scene {
         message: "the limit".into(),
         times: 1,
     };
-    let state = ProviderState { parked: Some(parked), last_start: None };
+    let state = ProviderState { parked: Some(parked), ..ProviderState::default() };
     scene.snapshot.providers.insert("shared".to_owned(), state);
     scene
 }

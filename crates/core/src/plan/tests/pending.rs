@@ -80,10 +80,10 @@ fn only_jobs_that_can_start_are_counted_before_a_pending_job() {
     scene.snapshot.jobs[1].schedule_name = Some("gone".parse().unwrap());
     assert_eq!(before(&scene), "it is the next", "the schedule of the other job was removed");
     let agent = &scene.roster.agents[0];
-    let next = scene.snapshot.next_to_start(agent, at("10:00")).map(|job| &job.id);
+    let next = scene.snapshot.next_to_start(&scene.roster, agent, at("10:00")).map(|job| &job.id);
     assert_eq!(next, Some(&scene.snapshot.jobs[2].id));
     let held = scene.snapshot.jobs[1].schedule.unwrap();
-    assert_eq!(scene.snapshot.first_ready(agent, held, at("10:00")), None);
+    assert_eq!(scene.snapshot.first_ready(&scene.roster, agent, held, at("10:00")), None);
 }
 
 #[test]

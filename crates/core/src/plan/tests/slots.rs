@@ -1,7 +1,8 @@
 //! Agents that share a provider: which jobs start there, and when.
 
 use super::*;
-use crate::provider::{Parked, Provider};
+use crate::percent::Percent;
+use crate::provider::{Parked, Provider, UsageWindow, WindowUsage};
 
 /// Returns the agent with the program and the fallbacks of a config.
 fn configured(config: &str, agent: Agent) -> Agent {
@@ -31,7 +32,7 @@ fn scene(limits: Provider, running: bool, parked_until: Option<&str>, last_start
         message: "the limit".into(),
         times: 1,
     });
-    let state = ProviderState { parked, last_start: last_start.map(at) };
+    let state = ProviderState { parked, last_start: last_start.map(at), windows: vec![] };
     scene.snapshot.providers.insert("shared".to_owned(), state);
     scene
 }
@@ -115,7 +116,7 @@ fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -
     for (provider, until) in used_up {
         let (since, until, message) = (at("09:00"), at(until), String::new());
         let parked = Parked { provider: (*provider).to_owned(), since, until, message, times: 1 };
-        let state = ProviderState { parked: Some(parked), last_start: None };
+        let state = ProviderState { parked: Some(parked), ..ProviderState::default() };
         scene.snapshot.providers.insert((*provider).to_owned(), state);
     }
     let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
@@ -124,8 +125,9 @@ fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -
         other => format!("{other:?}"),
     });
     let wake = plan.wake_at.map(|wake| format!("wake {}", short(wake)));
-    let limit = scene.snapshot.limit_of(&scene.roster.agents[0], &scene.snapshot.jobs[0], at("10:00"));
-    let limit = limit.map(|limit| format!("waits for {}", limit.provider));
+    let (roster, job) = (&scene.roster, &scene.snapshot.jobs[0]);
+    let hold = scene.snapshot.provider_hold(roster, &roster.agents[0], job, at("10:00"));
+    let limit = hold.map(|hold| format!("waits for {}", hold.provider()));
     starts.chain(wake).chain(limit).collect::<Vec<_>>().join(" | ")
 }
 
@@ -168,6 +170,76 @@ fn a_begun_job_continues_only_on_the_runtime_of_its_session() {
     ] {
         assert_eq!(resumed(own, resumes, &used_up), expected, "{name}");
     }
+}
+
+/// Uses 90% of the 5-hour window of a provider that keeps 20%, until 11:30.
+fn use_up_to_reserve(scene: &mut Scene, provider: &str) {
+    let reserve = Some("20%".parse().unwrap());
+    let limits = scene.roster.providers.entry(provider.to_owned()).or_default();
+    *limits = Provider { reserve, ..limits.clone() };
+    let (window, used) = (UsageWindow::FiveHour, Percent::of_part(0.9).unwrap());
+    let usage = WindowUsage { window, used, resets_at: at("11:30"), reported_at: at("09:50") };
+    scene.snapshot.providers.entry(provider.to_owned()).or_default().windows = vec![usage];
+}
+
+#[test]
+fn a_reached_reserve_holds_only_automatic_jobs_back() {
+    let jobs = |origins: &[&str]| {
+        let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);
+        use_up_to_reserve(&mut scene, "claude");
+        origins.iter().fold(scene, |scene, origin| scene.job(origin, PENDING))
+    };
+    let retry = |mut scene: Scene| {
+        scene.snapshot.jobs[0].began_at = Some(at("09:30"));
+        scene
+    };
+    let parked = |until: &str| {
+        let mut scene = jobs(&["clock"]);
+        let (since, until, message) = (at("09:00"), at(until), String::new());
+        let parked = Parked { provider: "claude".to_owned(), since, until, message, times: 1 };
+        scene.snapshot.providers.get_mut("claude").unwrap().parked = Some(parked);
+        scene
+    };
+    let mut elsewhere = jobs(&["clock"]);
+    elsewhere.roster.agents[0].program.provider = Some("other".to_owned());
+    check([
+        ("automatic", jobs(&["clock"]), "10:00", "wake 11:30"),
+        ("by hand", jobs(&["hand"]), "10:00", "start 1"),
+        ("by hand, after an automatic job of the same session", jobs(&["clock", "hand"]), "10:00", "start 2 | wake 11:30"),
+        ("the window has been reset", jobs(&["clock"]), "11:30", "start 1"),
+        ("a retry of an automatic job", retry(jobs(&["clock"])), "10:00", "wake 11:30"),
+        ("a retry of a job by hand", retry(jobs(&["hand"])), "10:00", "start 1"),
+        ("another provider", elsewhere, "10:00", "start 1"),
+        ("used up until an earlier time", parked("10:30"), "10:00", "wake 11:30"),
+        ("used up until a later time", parked("12:30"), "10:00", "wake 12:30"),
+    ]);
+}
+
+#[test]
+fn a_job_held_by_the_reserve_uses_a_fallback_or_explains_its_wait() {
+    let scene = |config: &str, reserved: &[&str], job: &str| {
+        let mut scene = Scene::new(r#"{"type":"manual"}"#).job(job, PENDING);
+        scene.roster.agents[0] = configured(config, scene.roster.agents[0].clone());
+        reserved.iter().for_each(|provider| use_up_to_reserve(&mut scene, provider));
+        scene
+    };
+    let shown = |scene: &Scene| {
+        let start = plan(at("10:00"), &scene.roster, &scene.snapshot).actions.into_iter().find_map(|action| {
+            if let Action::Start { fallback, .. } = action { Some(fallback) } else { None }
+        });
+        let (roster, job) = (&scene.roster, &scene.snapshot.jobs[0]);
+        let hold = scene.snapshot.provider_hold(roster, &roster.agents[0], job, at("10:00"));
+        (start, hold.map(|hold| (hold.reason(), hold.until(), hold.sentence())))
+    };
+    let codex = r#"{"fallback":[{"runtime":"codex"}]}"#;
+    assert_eq!(shown(&scene(codex, &["claude"], "clock")), (Some(Some(0)), None));
+    assert_eq!(shown(&scene(codex, &["claude"], "hand")), (Some(None), None), "its own program");
+    let sentence = "claude keeps 20% of its 5-hour window for jobs by hand and from chats (`reserve`), and 90% is used";
+    let held = (SkipReason::QuotaReserve, at("11:30"), sentence.to_owned());
+    assert_eq!(shown(&scene("{}", &["claude"], "clock")), (None, Some(held)));
+    assert_eq!(shown(&scene(codex, &["claude", "codex"], "hand")), (Some(None), None));
+    let all = shown(&scene(codex, &["claude", "codex"], "clock"));
+    assert!(all.0.is_none() && all.1.is_some(), "{all:?}");
 }
 
 #[test]

@@ -222,12 +222,13 @@ impl Coming {
     }
 }
 
-/// Returns the used-up providers for which jobs of these schedules wait or would wait: the sentence about the provider,
-/// the end of its limit, and the names of the schedules that the clock fires.
+/// Returns the providers that are used up, or whose reserve is reached, for which jobs of these schedules wait or would wait: the sentence about the provider,
+/// the end of the wait, and the names of the schedules that the clock fires.
 fn used_up<'v>(views: impl Iterator<Item = &'v ScheduleView>) -> Vec<(String, Timestamp, Vec<String>)> {
     let mut found: Vec<(String, Timestamp, Vec<String>)> = Vec::new();
-    let is_held =
-        |view: &&ScheduleView| view.is_by_clock() && view.skip_note_reason == Some(SkipReason::UsageLimit);
+    let is_held = |view: &&ScheduleView| {
+        view.is_by_clock() && view.skip_note_reason.is_some_and(SkipReason::is_about_provider)
+    };
     for view in views.filter(is_held) {
         let (Some(note), Some(until)) = (&view.skip_note, view.skip_until) else { continue };
         let name = format!("{}/{}", view.agent, view.schedule);

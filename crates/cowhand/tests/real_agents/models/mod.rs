@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use futures_util::stream::{self, StreamExt};
@@ -93,6 +93,8 @@ pub(crate) enum Scenario {
     Cut,
     /// One shell command, then a limit, and a text after its end.
     Limited,
+    /// Some text, with the usage windows of the account: 90% of the 5-hour window and 40% of the week are used.
+    Windows,
     Error(u16),
 }
 
@@ -112,6 +114,7 @@ impl Scenario {
             "slow" => Self::Slow,
             "cut" => Self::Cut,
             "limited" => Self::Limited,
+            "windows" => Self::Windows,
             word => {
                 word.strip_prefix("err").and_then(|code| code.parse().ok()).map_or(Self::Text, Self::Error)
             }
@@ -213,7 +216,36 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     if let Some(opens) = limit {
         return used_up(opens);
     }
-    answer(&vendor, &body, scenario, answered, streamed)
+    let mut response = answer(&vendor, &body, scenario, answered, streamed);
+    if scenario == Scenario::Windows {
+        report_windows(response.headers_mut());
+    }
+    response
+}
+
+/// Adds the headers in which the vendors report the usage windows of subscription accounts.
+fn report_windows(headers: &mut HeaderMap) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let [five, week] = [2, 3 * 24].map(|hours| (now + hours * 3_600).to_string());
+    for (name, value) in [
+        ("anthropic-ratelimit-unified-status", "allowed"),
+        ("anthropic-ratelimit-unified-reset", &five),
+        ("anthropic-ratelimit-unified-representative-claim", "five_hour"),
+        ("anthropic-ratelimit-unified-5h-status", "allowed_warning"),
+        ("anthropic-ratelimit-unified-5h-utilization", "0.9"),
+        ("anthropic-ratelimit-unified-5h-reset", &five),
+        ("anthropic-ratelimit-unified-7d-status", "allowed"),
+        ("anthropic-ratelimit-unified-7d-utilization", "0.4"),
+        ("anthropic-ratelimit-unified-7d-reset", &week),
+        ("x-codex-primary-used-percent", "90"),
+        ("x-codex-primary-window-minutes", "300"),
+        ("x-codex-primary-reset-at", &five),
+        ("x-codex-secondary-used-percent", "40"),
+        ("x-codex-secondary-window-minutes", "10080"),
+        ("x-codex-secondary-reset-at", &week),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+    }
 }
 
 impl Shared {

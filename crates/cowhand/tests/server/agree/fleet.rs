@@ -1,6 +1,7 @@
 //! The fleet, and how it reaches its states.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
@@ -8,10 +9,12 @@ use super::told;
 use crate::{Scene, answer};
 
 /// `holder` keeps its place until there is a file `go`; `limited` meets a limit of its provider for a day;
+/// `saver` has used its provider up to its reserve;
 /// `closer` leaves its item's file in a state in which the result cannot be written into it.
 const FLEET: &str = r#"
 server: {listen: "127.0.0.1:0"}
 budget: {timezone: ZONE}
+providers: {claude: {reserve: 20%}}
 agents:
   - name: steady
     description: Ends well
@@ -52,6 +55,13 @@ agents:
     schedules:
       parked: {type: manual, prompt: Work.}
       parks: {type: cron, cron: "30 HOUR * * *", timezone: UTC, prompt: Work.}
+  - name: saver
+    runtime: claude
+    env: {PATH: "PROGRAMS:/usr/bin:/bin"}
+    permission_mode: bypassPermissions
+    schedules:
+      reports: {type: manual, prompt: Work.}
+      after: {type: dispatch_result, schedule: saver/reports, prompt: Work.}
   - name: holder
     runtime: command
     command: [sh, -c, "while ! [ -e go ]; do sleep 0.1; done"]
@@ -88,8 +98,16 @@ agents:
     default_prompt: Ask.
 "#;
 
+/// Imitates Claude Code: reports that 90% of the 5-hour window of its account are used.
+const CLAUDE: &str = r#"#!/bin/sh
+resets=$(($(date +%s) + 7200))
+echo '{"type":"system","subtype":"init","session_id":"c-1"}'
+echo '{"type":"rate_limit_event","rate_limit_info":{"rateLimitType":"five_hour","utilization":0.9,"resetsAt":'$resets'}}'
+echo '{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"c-1"}'
+"#;
+
 /// Schedule, status and the reason why it does not fire now.
-pub(super) const STATES: [(&str, &str, Option<&str>); 20] = [
+pub(super) const STATES: [(&str, &str, Option<&str>); 22] = [
     ("steady/nightly", "idle", Some("not_due")),
     ("steady/office", "idle", Some("not_due")),
     ("steady/often", "idle", Some("not_due")),
@@ -105,6 +123,8 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 20] = [
     ("poor/costs", "idle", Some("not_due")),
     ("limited/parked", "idle", Some("usage_limit")),
     ("limited/parks", "idle", Some("not_due")),
+    ("saver/reports", "idle", Some("unsupported_type")),
+    ("saver/after", "idle", Some("quota_reserve")),
     ("holder/full", "idle", Some("at_capacity")),
     ("runner/runs", "running", Some("already_running")),
     ("worker/poll", "running", Some("unsupported_type")),
@@ -115,6 +135,11 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 20] = [
 /// Starts a fleet in every state, in which nothing changes by itself for a while.
 pub(super) async fn driven() -> Scene {
     let mut scene = Scene::prepared(&fleet());
+    let programs = scene.path("programs");
+    fs::create_dir(&programs).unwrap();
+    fs::write(programs.join("claude"), CLAUDE).unwrap();
+    fs::set_permissions(programs.join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    let fleet = fleet().replace("PROGRAMS", programs.to_str().unwrap());
     for folder in ["tasks", "hard", "closed"] {
         fs::create_dir(scene.path(folder)).unwrap();
     }
@@ -123,11 +148,11 @@ pub(super) async fn driven() -> Scene {
         fs::write(scene.path(&format!("{name}.md")), text).unwrap();
     }
     // Trigger both jobs before anything fires, so that the second gets no place.
-    fs::write(scene.path("cowhand.yaml"), without_full(&fleet())).unwrap();
+    fs::write(scene.path("cowhand.yaml"), without_full(&fleet)).unwrap();
     scene.start(&[]);
     told(&scene, &["trigger", "holder"]);
     let waiting = told(&scene, &["trigger", "holder"])["id"].as_str().unwrap().to_owned();
-    fs::write(scene.path("cowhand.yaml"), fleet()).unwrap();
+    fs::write(scene.path("cowhand.yaml"), &fleet).unwrap();
     assert_eq!(scene.run(&["reload"]).0, 0);
     told(&scene, &["trigger", "steady", "--wait"]);
     let (code, out, _) = scene.run(&["trigger", "broken", "--wait"]);
@@ -137,6 +162,7 @@ pub(super) async fn driven() -> Scene {
     told(&scene, &["trigger", "poor", "--wait"]);
     told(&scene, &["trigger", "poor"]);
     told(&scene, &["trigger", "limited", "parked"]);
+    told(&scene, &["trigger", "saver", "reports", "--wait"]);
     told(&scene, &["trigger", "worker", "poll"]);
     told(&scene, &["trigger", "unlucky", "hard"]);
     told(&scene, &["trigger", "closer", "close"]);
@@ -155,7 +181,7 @@ pub(super) async fn driven() -> Scene {
         job(&waiting) == "pending" && job(&cancelled) == "cancelled"
     });
     // At last, write an invalid config.
-    fs::write(scene.path("cowhand.yaml"), format!("{}\nnonsense: true\n", fleet())).unwrap();
+    fs::write(scene.path("cowhand.yaml"), format!("{fleet}\nnonsense: true\n")).unwrap();
     scene.until("the config to be refused", || {
         told(&scene, &["status"])["daemon"]["config_refused_at"].is_string()
     });

@@ -199,7 +199,7 @@ impl Surfaces<'_> {
             if let Some(message) = one["waits"]["message"].as_str() {
                 assert!(page.contains(&escaped(message)), "{id}: {message}");
             }
-            if one["waits"]["reason"] == "usage_limit" {
+            if one["waits"]["reason"] == "usage_limit" || one["waits"]["reason"] == "quota_reserve" {
                 let until = one["waits"]["until"].as_str().unwrap();
                 let fleet = self.page("/").await;
                 for page in [&page, &fleet] {
@@ -297,6 +297,44 @@ impl Surfaces<'_> {
             page.contains("shared is used up") && page.contains(&format!("datetime=\"{until}\"")),
             "{page}"
         );
+        self.reserve(&providers).await;
+    }
+
+    async fn reserve(&self, providers: &[Value]) {
+        let quotas = self.api("status").await["quotas"].as_array().unwrap().clone();
+        let [quota] = quotas.as_slice() else { panic!("{quotas:?}") };
+        assert_eq!((&quota["provider"], &quota["reserve"]), (&json!("claude"), &json!("20%")));
+        let claude = providers.iter().find(|provider| provider["provider"] == "claude").unwrap();
+        assert_eq!(claude["quota"], *quota);
+        let agent = self.api("agents/saver").await;
+        assert_eq!(agent["quota"], *quota);
+        let window = &quota["windows"][0];
+        assert_eq!((&window["window"], &window["used_percent"]), (&json!("five_hour"), &json!(90.0)));
+        let [resets, reported, until] =
+            [&window["resets_at"], &window["reported_at"], &quota["reached"]["until"]].map(|at| time(at).unwrap());
+        assert_eq!(until, resets);
+        let job = told(self.scene, &["jobs", "--schedule", "after"])[0].clone();
+        assert_eq!(time(&job["waits"]["until"]), Some(until), "{job}");
+        let of_window = "{provider=\"claude\",window=\"five_hour\"}";
+        let metrics = self.metrics().await;
+        for line in [
+            format!("cowhand_provider_window_used_ratio{of_window} 0.9"),
+            format!("cowhand_provider_window_resets_at_timestamp_seconds{of_window} {}", resets.as_second()),
+            format!("cowhand_provider_window_reported_at_timestamp_seconds{of_window} {}", reported.as_second()),
+            "cowhand_provider_reserve_ratio{provider=\"claude\"} 0.2".to_owned(),
+            format!("cowhand_provider_reserved_until_timestamp_seconds{{provider=\"claude\"}} {}", until.as_second()),
+        ] {
+            assert!(metrics.lines().any(|known| known == line), "{line} in {metrics}");
+        }
+        let page = self.page("/").await;
+        for text in ["No automatic job starts at claude", "5-hour window", ">90%<", ">20%<"] {
+            assert!(page.contains(text), "{text} in {page}");
+        }
+        assert!(page.contains(&format!("datetime=\"{reported}\"")), "{page}");
+        for verb in ["status", "agents"] {
+            let (_, text, _) = self.scene.run(&[verb]);
+            assert!(text.contains("5-hour window 90% used") && text.contains("reserve reached"), "{text}");
+        }
     }
 
     pub(super) async fn config(&self) {
@@ -325,7 +363,8 @@ impl Surfaces<'_> {
             let (standing, _) = why.split_once("\n\n").unwrap();
             let standing = standing.split_whitespace().collect::<Vec<_>>().join(" ");
             let tells = standing.contains("fires next in") || standing.contains("Its next due time is in");
-            let explained = view["skip_reason"] == "usage_limit" || view["skip_reason"] == "over_budget";
+            let reasons = ["usage_limit", "quota_reserve", "over_budget"];
+            let explained = reasons.iter().any(|reason| view["skip_reason"] == *reason);
             assert_eq!(tells || explained, view["next_run_at"].is_string() || explained, "{name}: {why}");
             let (_, next, _) = self.scene.run(&["schedule", "next", &name]);
             assert_eq!(next.contains("has no next firing"), view["next_run_at"].is_null(), "{name}: {next}");

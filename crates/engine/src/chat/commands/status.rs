@@ -59,10 +59,9 @@ impl UsedCommand<'_> {
             ScheduleStatus::Disabled if view.kind == "chat" => Some(format!("Schedule {name} is disabled.")),
             ScheduleStatus::Disabled | ScheduleStatus::Finished => None,
             ScheduleStatus::Idle | ScheduleStatus::Running => {
-                let is_held = matches!(
-                    view.skip_note_reason,
-                    Some(SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued)
-                );
+                let is_held = view.skip_note_reason.is_some_and(|reason| {
+                    matches!(reason, SkipReason::OverBudget | SkipReason::Requeued) || reason.is_about_provider()
+                });
                 let held =
                     note.filter(|_| is_held).map(|note| format!("Schedule {name} waits: {note}{until}"));
                 held.or_else(|| {

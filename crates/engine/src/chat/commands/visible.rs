@@ -99,7 +99,11 @@ fn without_errors(view: ScheduleView) -> ScheduleView {
     let is_about_limits = matches!(
         view.skip_note_reason,
         Some(
-            SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::OutsideHours | SkipReason::Disabled
+            SkipReason::OverBudget
+                | SkipReason::UsageLimit
+                | SkipReason::QuotaReserve
+                | SkipReason::OutsideHours
+                | SkipReason::Disabled
         )
     );
     let reason = view.skip_reason.map(|reason| because(reason).to_owned());

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::Metrics;
 use super::text::{MetricKind, MetricsText};
-use crate::api::{ApiProblem, BudgetView, budget_views};
+use crate::api::{ApiProblem, BudgetView, QuotaView, WindowView, budget_views};
 
 /// Largest number of open asks that are counted.
 const MAX_ASKS_COUNTED: u32 = 10_000;
@@ -49,7 +49,7 @@ impl Metrics {
         let jobs = self.fleet.store().snapshot().await?.jobs;
         let programs = roster.agents.iter().flat_map(Agent::with_fallbacks);
         let slots = programs.filter_map(|(_, program)| roster.slot(&program));
-        let slots: BTreeMap<String, _> = slots.map(|slot| (slot.provider, slot.limits)).collect();
+        let slots: BTreeMap<String, _> = slots.map(|slot| (slot.provider.clone(), slot)).collect();
         let labels = |provider: &str| [("provider", provider.to_owned())];
         let running = jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
         let running = slots.keys().map(|provider| {
@@ -58,7 +58,7 @@ impl Metrics {
         });
         page.family(MetricKind::Gauge, "cowhand_provider_jobs", "Jobs that run at a provider.", running);
         let slot_counts =
-            slots.iter().filter_map(|(provider, limits)| Some((labels(provider), limits.max_concurrent?)));
+            slots.iter().filter_map(|(provider, slot)| Some((labels(provider), slot.limits.max_concurrent?)));
         let help = "Maximum number of jobs that may run at a provider at a time, if it is limited.";
         page.family(MetricKind::Gauge, "cowhand_provider_places", help, slot_counts);
         let parked = slots.keys().map(|provider| {
@@ -68,6 +68,8 @@ impl Metrics {
         });
         let help = "Time at which a provider that is used up accepts jobs again; 0 if it accepts jobs now.";
         page.family(MetricKind::Gauge, "cowhand_provider_parked_until_timestamp_seconds", help, parked);
+        let quotas = slots.iter().map(|(provider, slot)| QuotaView::of(slot, states.get(provider), now));
+        write_quotas(page, &quotas.collect::<Vec<_>>());
         Ok(())
     }
 
@@ -81,4 +83,39 @@ impl Metrics {
         page.family(MetricKind::Gauge, "cowhand_asks", "Asks that wait for the answer of a person.", waiting);
         Ok(())
     }
+}
+
+/// Writes the usage windows of the providers and their reserves.
+fn write_quotas(page: &mut MetricsText, quotas: &[QuotaView]) {
+    let windows = || quotas.iter().flat_map(|quota| quota.windows.iter().map(move |window| (quota, window)));
+    let mut write = |name: &str, help: &str, value: fn(&WindowView) -> f64| {
+        let samples = windows().map(|(quota, window)| {
+            let labels = [("provider", quota.provider.clone()), ("window", window.window.to_string())];
+            (labels, value(window))
+        });
+        page.family(MetricKind::Gauge, name, help, samples);
+    };
+    write("cowhand_provider_window_used_ratio", "Used part of a usage window of a provider.", |window| {
+        window.used_percent / 100.0
+    });
+    write("cowhand_provider_window_resets_at_timestamp_seconds", "End of a usage window.", |window| {
+        seconds(window.resets_at)
+    });
+    let help = "Time of the newest report about a usage window.";
+    write("cowhand_provider_window_reported_at_timestamp_seconds", help, |window| seconds(window.reported_at));
+    let labels = |quota: &QuotaView| [("provider", quota.provider.clone())];
+    let reserves = quotas.iter().filter_map(|quota| Some((labels(quota), quota.reserve?.number() / 100.0)));
+    let help = "Part of the usage windows that automatic jobs do not use now.";
+    page.family(MetricKind::Gauge, "cowhand_provider_reserve_ratio", help, reserves);
+    let until = quotas.iter().filter(|quota| quota.reserve.is_some()).map(|quota| {
+        let until = quota.reached.as_ref().map_or(0, |reached| reached.until.as_second());
+        (labels(quota), until)
+    });
+    let help = "Time at which automatic jobs start again at a provider whose reserve is reached; 0 if they start now.";
+    page.family(MetricKind::Gauge, "cowhand_provider_reserved_until_timestamp_seconds", help, until);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact for every time")]
+fn seconds(at: Timestamp) -> f64 {
+    at.as_second() as f64
 }
