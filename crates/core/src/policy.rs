@@ -302,7 +302,7 @@ pub struct ActiveHours {
 }
 
 impl ActiveHours {
-    fn contain(&self, at: Timestamp, zone: &TimeZone) -> bool {
+    pub(crate) fn contain(&self, at: Timestamp, zone: &TimeZone) -> bool {
         let civil = self.zone_or(zone).to_datetime(at);
         let (today, time) = (civil.date(), civil.time());
         let (start, end) = (self.start.0, self.end.0);
@@ -362,6 +362,24 @@ pub struct ClockTime(Time);
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "weekday", "examples" = ["mon", "friday"]))]
 pub struct Day(Weekday);
+
+impl ClockTime {
+    pub(crate) const fn time(self) -> Time {
+        self.0
+    }
+}
+
+impl Day {
+    pub(crate) const ALL: [Self; 7] = [
+        Self(Weekday::Monday),
+        Self(Weekday::Tuesday),
+        Self(Weekday::Wednesday),
+        Self(Weekday::Thursday),
+        Self(Weekday::Friday),
+        Self(Weekday::Saturday),
+        Self(Weekday::Sunday),
+    ];
+}
 
 const DAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),

@@ -18,6 +18,7 @@ mod items;
 mod leases;
 mod migrations;
 mod nodes;
+mod notifications;
 mod pauses;
 mod plans;
 mod providers;
