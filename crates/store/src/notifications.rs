@@ -1,8 +1,11 @@
 //! Notifications: messages to targets, written in the transaction that changes their incident. One node at a time takes
 //! a notification, with a lease, and sends it.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use cowhand_core::notification::{
-    Incident, NotificationKind, NotificationMessage, NotificationState, PlannedNotification,
+    Incident, IncidentSeverity, NotificationKind, NotificationMessage, NotificationState, PlannedNotification,
 };
 use cowhand_core::roster::Roster;
 use jiff::{SignedDuration, Timestamp};
@@ -51,6 +54,9 @@ statements! {
     OPEN_NOTIFICATIONS = same "select * from notifications where state in ('waiting', 'sending') \
         order by not_before desc, number desc limit $1";
     FAILED_NOTIFICATIONS = same "select * from notifications where state = 'failed' order by number desc limit $1";
+    LAST_SENT = same "select max(number) as number from notifications where state = 'sent' and target = $1";
+    HELD = locked "select * from notifications where state in ('waiting', 'sending') and state = 'waiting' and held = 1";
+    HOLD_UNTIL = same "update notifications set not_before = $2 where number = $1";
     FORGET_NOTIFICATIONS = same "delete from notifications where number in \
         (select number from notifications where ended_at < $1 order by ended_at limit $2)";
 }
@@ -179,9 +185,21 @@ impl Store {
         .await
     }
 
-    /// Makes all notifications due whose last try failed, because the config has changed.
-    pub async fn retry_notifications(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.write(move |tx| Box::pin(wake_all(tx, now))).await
+    /// Makes all notifications due whose last try failed, because the config has changed. Notifications that are held
+    /// back wait for the end of the new quiet hours.
+    pub async fn retry_notifications(&self, roster: Arc<Roster>, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                wake_all(tx, now).await?;
+                for row in tx.all(HELD, args![]).await? {
+                    let record = read(&row)?;
+                    let until = held_until(&roster, record.message.severity, now).unwrap_or(now);
+                    tx.execute(HOLD_UNTIL, args![record.id, until]).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
     }
 
     /// Joins the notifications to one target that were held back and are due now. Does nothing for a single one.
@@ -248,17 +266,30 @@ impl Store {
     }
 
     /// Returns the notifications that could not be delivered: those whose last try failed, and those that are not
-    /// tried again. Tests of a target are left out. The newest comes first.
+    /// tried again. The latter are left out if a later notification reached the target. Tests of a target are left out.
+    /// The newest comes first.
     pub async fn undelivered_notifications(&self) -> Result<Vec<NotificationRecord>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
                 let mut rows = tx.all(OPEN_NOTIFICATIONS, args![MAX_UNDELIVERED]).await?;
                 rows.extend(tx.all(FAILED_NOTIFICATIONS, args![MAX_UNDELIVERED]).await?);
-                let all = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-                let is_undelivered = |record: &NotificationRecord| {
-                    record.last_error.is_some() && record.kind != NotificationKind::Test
+                let mut all = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+                all.retain(|record| record.last_error.is_some() && record.kind != NotificationKind::Test);
+                all.sort_by_key(|record| std::cmp::Reverse(record.id));
+                let mut last_sent: HashMap<String, i64> = HashMap::new();
+                for record in all.iter().filter(|record| record.state == NotificationState::Failed) {
+                    if !last_sent.contains_key(&record.target) {
+                        let row = tx.one(LAST_SENT, args![record.target.as_str()]).await?;
+                        let number: Option<i64> = row.map_or(Ok(None), |row| row.get("number"))?;
+                        last_sent.insert(record.target.clone(), number.unwrap_or_default());
+                    }
+                }
+                let is_outdated = |record: &NotificationRecord| {
+                    let sent = last_sent.get(&record.target).copied().unwrap_or_default();
+                    record.state == NotificationState::Failed && record.id < sent
                 };
-                Ok(all.into_iter().filter(is_undelivered).collect())
+                all.retain(|record| !is_outdated(record));
+                Ok(all)
             })
         })
         .await
@@ -324,9 +355,14 @@ pub(super) async fn add_planned(
             return Ok(());
         }
     }
-    let quiet = roster.notifications.quiet_hours.as_ref();
-    let until = quiet.and_then(|quiet| quiet.held_until(incident.severity(), now, roster.zone()));
+    let until = held_until(roster, incident.severity(), now);
     add(tx, &target, Some(incident.id), &message, Hold { until, now }).await.map(drop)
+}
+
+/// Returns the end of the quiet hours that hold back a notification of this severity.
+fn held_until(roster: &Roster, severity: IncidentSeverity, now: Timestamp) -> Option<Timestamp> {
+    let quiet = roster.notifications.quiet_hours.as_ref()?;
+    quiet.held_until(severity, now, roster.zone())
 }
 
 /// Updates the count in messages about an incident that were never tried, after the incident has happened again.

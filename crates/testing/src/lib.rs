@@ -13,6 +13,7 @@ mod on_both;
 pub mod postgres;
 pub mod process;
 pub mod slack;
+pub mod smtp;
 mod streamed_body;
 pub mod tmpfs;
 mod wait;

@@ -19,6 +19,7 @@ use cowhand_engine::daemon::{refuse_taken_node, unsettled_sentence};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::notification::view::UndeliveredTarget;
 use cowhand_engine::prune::files;
 use cowhand_engine::state::{StateFolder, StoreMark};
 use cowhand_engine::trigger::Registry;
@@ -62,6 +63,11 @@ impl DoctorArgs {
         let sentence = if has_store { unsettled_sentence(unsettled(&location)) } else { None };
         findings
             .extend(sentence.map(|sentence| Finding { warning: true, ..Finding::works("jobs", sentence) }));
+        let undelivered = if has_store { undelivered(&location) } else { Vec::new() };
+        let now = Timestamp::now();
+        findings.extend(undelivered.iter().map(|target| {
+            Finding::of(format!("notifications to {}", target.target), Err(target.sentence(now)))
+        }));
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -142,6 +148,13 @@ fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
 fn unsettled(location: &FleetLocation) -> usize {
     let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));
     status.map_or(0, |status| status.unsettled)
+}
+
+/// Returns the targets whose last notifications could not be delivered. Returns none if the fleet does not answer;
+/// another check reports that.
+fn undelivered(location: &FleetLocation) -> Vec<UndeliveredTarget> {
+    let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));
+    status.map(|status| status.undelivered_notifications).unwrap_or_default()
 }
 
 /// Warns of a schedule whose `adopt` names a schedule that the store does not know.

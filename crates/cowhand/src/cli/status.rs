@@ -15,6 +15,7 @@ use super::{Exit, Failure, complete, doctor, job, jobs, print, removed, schedule
 use cowhand_engine::chat::{ChatBotStatus, ChatBotView};
 use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::notification::view::UndeliveredTarget;
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
@@ -138,6 +139,11 @@ impl StatusArgs {
         lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
         let of_agent = |item: &&UndeliveredItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
         lines.extend(status.untold.iter().filter(of_agent).map(|item| undelivered_line(item, now)));
+        if self.agent.is_none() {
+            lines.extend(
+                status.undelivered_notifications.iter().map(|target| notifications_line(target, now)),
+            );
+        }
         let of_agent =
             |skipped: &&SkippedFiles| self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent));
         lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));
@@ -311,6 +317,12 @@ pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
 /// Formats the workspaces that are kept although their jobs have ended.
 fn unfinished_line(text: &str) -> String {
     format!("{}: {}", style::styled("unfinished", style::ODD), print::one_line(text, 600))
+}
+
+/// Formats the notifications that a target did not get.
+fn notifications_line(target: &UndeliveredTarget, now: Timestamp) -> String {
+    let text = print::one_line(&target.sentence(now), 600);
+    format!("{}: {text}", style::styled("not delivered", style::ODD))
 }
 
 /// Formats a result or a release that its work source has not received yet.

@@ -40,6 +40,7 @@ create table notifications (
 create index notifications_due on notifications (not_before) where state in ('waiting', 'sending');
 create index notifications_open on notifications (incident, target, number) where state in ('waiting', 'sending');
 create index notifications_failed on notifications (number) where state = 'failed';
+create index notifications_sent on notifications (target, number) where state = 'sent';
 create index notifications_ended on notifications (ended_at) where ended_at is not null;
 insert into counters (name, value) values ('notification', 0);
 
