@@ -20,6 +20,7 @@
 //!
 //! While the attempt runs, the reported spending is compared with all budgets ([`SpendLimits::used_up`]).
 
+mod level;
 mod period;
 mod person;
 mod words;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{JobUsage, ModelUsage};
 use crate::policy::Zone;
 use crate::word::written_as;
+pub use level::BudgetLevel;
 pub use period::Period;
 pub use person::PersonBudget;
 pub use words::{

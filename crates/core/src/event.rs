@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::ask::{AskId, AskStatus};
+use crate::budget::{BudgetOwner, BudgetWindow, Unit};
 use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
 use crate::job::{CancelReason, ErrorKind, ExitReason, Job, JobRecord, JobState, Outcome, Termination};
@@ -284,6 +285,39 @@ pub enum Fact {
     /// error message.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
+    /// The item failed too often, or its failure is final. No agent works on it before a person has acted.
+    #[serde(rename = "work:given_up")]
+    WorkGivenUp { item: WorkItemId, failures: u32, message: String },
+    /// The item was given up before, and a person has offered it again or its work is done.
+    #[serde(rename = "work:reopened")]
+    WorkReopened { item: WorkItemId },
+    /// A daily or monthly budget of the agent, or without an agent of the fleet, is spent to `percent`: 80 or 100.
+    /// Recorded once in each period of the budget. Amounts are in millionths of a dollar, or in tokens.
+    #[serde(rename = "budget:reached")]
+    BudgetReached {
+        scope: BudgetOwner,
+        window: BudgetWindow,
+        unit: Unit,
+        percent: u32,
+        limit: u64,
+        spent: u64,
+        /// Start of the next period.
+        until: Timestamp,
+    },
+    /// A budget that was spent to 80 or 100 percent has room again in the same period, because its limit was raised.
+    #[serde(rename = "budget:relieved")]
+    BudgetRelieved { scope: BudgetOwner, window: BudgetWindow, unit: Unit, limit: u64, spent: u64 },
+    /// The daemon of a node ended without being stopped, or has no connection to the database. Another node noticed
+    /// this.
+    #[serde(rename = "node:lost")]
+    NodeLost { node: String },
+    #[serde(rename = "node:returned")]
+    NodeReturned { node: String },
+    /// The disk of a node's state folder has less free space than the limit, in bytes.
+    #[serde(rename = "disk:low")]
+    DiskLow { node: String, free: u64, limit: u64 },
+    #[serde(rename = "disk:freed")]
+    DiskFreed { node: String, free: u64, limit: u64 },
     /// An agent asks a person whether it may use a tool, or asks a free question, and waits for the answer.
     #[serde(rename = "ask:made")]
     AskMade { ask: AskId, about: String },
@@ -360,6 +394,18 @@ impl Fact {
         }
     }
 
+    /// Returns true if an attempt of a job ended.
+    pub const fn ends_attempt(&self) -> bool {
+        matches!(
+            self,
+            Self::JobCompleted { .. }
+                | Self::JobFailed { .. }
+                | Self::JobCancelled { .. }
+                | Self::JobRetrying { .. }
+                | Self::JobParked { .. }
+        )
+    }
+
     /// Returns the value of the key `type` in the JSON of the fact.
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -412,6 +458,14 @@ impl Fact {
             Self::WorkReleased { .. } => "work:released",
             Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
+            Self::WorkGivenUp { .. } => "work:given_up",
+            Self::WorkReopened { .. } => "work:reopened",
+            Self::BudgetReached { .. } => "budget:reached",
+            Self::BudgetRelieved { .. } => "budget:relieved",
+            Self::NodeLost { .. } => "node:lost",
+            Self::NodeReturned { .. } => "node:returned",
+            Self::DiskLow { .. } => "disk:low",
+            Self::DiskFreed { .. } => "disk:freed",
             Self::JobReported { .. } => "job:reported",
             Self::JobFollowup { .. } => "job:followup",
             Self::FollowupRefused { .. } => "followup:refused",

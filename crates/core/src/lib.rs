@@ -30,6 +30,7 @@ pub mod invisible;
 pub mod job;
 pub mod mcp;
 pub mod moment;
+pub mod notification;
 pub mod output;
 pub mod percent;
 pub mod permission;

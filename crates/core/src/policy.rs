@@ -374,6 +374,24 @@ pub struct ClockTime(Time);
 #[schemars(with = "String", extend("format" = "weekday", "examples" = ["mon", "friday"]))]
 pub struct Day(Weekday);
 
+impl ClockTime {
+    pub(crate) const fn time(self) -> Time {
+        self.0
+    }
+}
+
+impl Day {
+    pub(crate) const ALL: [Self; 7] = [
+        Self(Weekday::Monday),
+        Self(Weekday::Tuesday),
+        Self(Weekday::Wednesday),
+        Self(Weekday::Thursday),
+        Self(Weekday::Friday),
+        Self(Weekday::Saturday),
+        Self(Weekday::Sunday),
+    ];
+}
+
 const DAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
     ("tuesday", Weekday::Tuesday),

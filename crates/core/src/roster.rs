@@ -30,6 +30,7 @@ use crate::hook::Hooks;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
 use crate::mcp::McpServer;
+use crate::notification::{AgentNotify, NotificationSettings};
 use crate::permission::{PermissionMode, Permissions, ToolAccess};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
@@ -76,6 +77,8 @@ pub struct Roster {
     pub server: ServerConfig,
     /// Traces of the root file; none if it does not configure them.
     pub traces: Option<TracesConfig>,
+    /// Targets and rules of notifications.
+    pub notifications: NotificationSettings,
     /// Passwords in the URLs of all config files, whatever key contains them. They are masked like other secrets.
     pub url_passwords: Vec<String>,
     /// True if the config has errors. Agents and schedules of the config can then be missing here.
@@ -148,6 +151,8 @@ pub struct Agent {
     pub retention: Retention,
     /// Spend limits of the agent.
     pub budget: Budget,
+    /// Rules that report its incidents, in addition to those of the root file.
+    pub notify: AgentNotify,
     /// Chat settings; none if people cannot talk to it in a chat.
     pub chat: Option<AgentChat>,
     /// Settings of web chat; none if it is off.
@@ -214,6 +219,8 @@ pub struct Schedule {
     pub breaker: Breaker,
     /// Trust rules in addition to those of the agent.
     pub trust: Option<Box<Trust>>,
+    /// Rules that report its incidents, instead of those of the agent; none means those of the agent.
+    pub notify: Option<Box<AgentNotify>>,
 }
 
 impl Agent {
@@ -417,6 +424,7 @@ impl Agent {
             idle_timeout: Timeout::IDLE,
             retention: Retention::default(),
             budget: Budget::default(),
+            notify: AgentNotify::default(),
             chat: None,
             web_chat: None,
         };
@@ -491,6 +499,7 @@ impl Schedule {
             sandbox_rules: None,
             breaker: Breaker::default(),
             trust: None,
+            notify: None,
         }
     }
 }

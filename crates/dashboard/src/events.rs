@@ -29,7 +29,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Even
         pages.client.get(&format!("events?after={start}&limit={}", (end - start).max(1))).await?;
     let events: Vec<Event> = events.items.into_iter().filter(|event| event.seq <= end).rev().collect();
     let main = html! {
-        div.page-head { h1 { "Events" } }
+        div.page-head { h1 { "Events" } a href="/notifications" { "Notifications" } }
         section #events data-live aria-label="Events" {
             (table(&events))
             nav.pager aria-label="Pages of the list" {

@@ -143,6 +143,9 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             }
             @for skipped in &status.skipped_files { p.alert { b { "Skipped files" } ": " (ShownMessage(&skipped.sentence())) } }
             @for bot in chat_bots::refused(status) { p.alert { b { "A chat bot is refused" } ": " (text::plain(&bot.bot)) " " (ShownMessage(&chat_bots::state(bot, status, now))) "." } }
+            @for target in &status.undelivered_notifications {
+                p.alert { b { "Not delivered" } ": " (ShownMessage(&target.sentence(now))) " " a href="/notifications" { "All notifications" } }
+            }
             @for note in over_budget { p.alert { b { "Over budget: " } (ShownMessage(note)) } }
             @for parked in &status.parked {
                 p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (ShownMessage(&parked.message)) }

@@ -24,6 +24,7 @@ mod layout;
 mod live_output;
 mod login;
 mod messages;
+mod notifications;
 mod output;
 mod removed;
 mod reports;
@@ -163,6 +164,7 @@ pub fn router(context: PagesContext) -> Router {
         .route("/timeline", get(timeline::page))
         .route("/usage", get(usage::page))
         .route("/events", get(events::page))
+        .route("/notifications", get(notifications::page))
         .route("/settings", get(settings::page))
         .route("/{*rest}", get(no_page))
         .layer(from_fn_with_state(pages.clone(), require_token));

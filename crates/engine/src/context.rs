@@ -77,6 +77,14 @@ pub struct Engine {
     pub undelivered: SeenAgain,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
+    /// Wakes the follower of incidents after a change of the config.
+    pub(crate) incidents: Notify,
+    /// Wakes the sender of notifications when there may be a new one.
+    pub notifications: Notify,
+    /// Number of notifications that this node is sending.
+    pub(crate) sending: AtomicU64,
+    /// Wakes the checks of the disk and the nodes after a change of the config.
+    pub(crate) health: Notify,
     /// Reason why this daemon has lost its state folder; empty while it has the folder.
     pub home_loss: OnceLock<HomeLoss>,
     /// True as soon as the daemon no longer waits for agents, but detaches or cancels its attempts and ends.
@@ -232,6 +240,10 @@ impl Engine {
             outbox: Notify::new(),
             undelivered: SeenAgain::default(),
             hooks: Notify::new(),
+            incidents: Notify::new(),
+            notifications: Notify::new(),
+            sending: AtomicU64::default(),
+            health: Notify::new(),
             preparing: Mutex::default(),
             place_locks: Mutex::default(),
             home_loss: OnceLock::new(),
@@ -270,6 +282,8 @@ impl Engine {
         loaded.add_earlier_secrets(redactor(&self.loaded()).secrets().to_vec());
         secrets::process::remember(&redactor(&loaded));
         self.config.set(loaded);
+        self.incidents.notify_one();
+        self.health.notify_one();
     }
 
     /// Registers the attempt task of a job. Returns `None` if the job has one already.

@@ -38,16 +38,27 @@ pub async fn allows(
     directory: &Path,
     redactor: Redactor,
 ) -> anyhow::Result<GateAnswer> {
+    run_limited(minder, command, directory, GATE_TIMEOUT, redactor).await
+}
+
+/// Runs a command as [`allows`] does, with another time limit.
+pub async fn run_limited(
+    minder: &Path,
+    command: &[String],
+    directory: &Path,
+    timeout: Duration,
+    redactor: Redactor,
+) -> anyhow::Result<GateAnswer> {
     let (minder, command, directory) = (minder.to_owned(), command.to_vec(), directory.to_owned());
     let stop_on_drop = StopOnDrop::default();
     let stop = Arc::clone(&stop_on_drop.0);
     let answer = tokio::task::spawn_blocking(move || {
         let redact = |text: &str| redactor.redact(text).into_owned();
-        run_command(&minder, &command, &directory, GATE_TIMEOUT, &stop, &redact)
+        run_command(&minder, &command, &directory, timeout, &stop, &redact)
     })
     .await;
     drop(stop_on_drop);
-    answer.context("the task that runs `when_command` failed")?
+    answer.context("the task that runs the command failed")?
 }
 
 /// Requests the end of the command when this value is dropped.
@@ -69,7 +80,7 @@ pub fn run_command(
     stop: &AtomicBool,
     redact: &dyn Fn(&str) -> String,
 ) -> anyhow::Result<GateAnswer> {
-    let Some((program, arguments)) = command.split_first() else { bail!("`when_command` has no program") };
+    let Some((program, arguments)) = command.split_first() else { bail!("the command has no program") };
     let cannot_start = || format!("cannot start {program:?}");
     let mut process = MindedCommand::new(minder, program, arguments).with_context(cannot_start)?;
     process.command.current_dir(directory);

@@ -179,7 +179,7 @@ pub(super) fn to_column(value: u64) -> i64 {
 
 /// Returns the spending of each agent. Running attempts are read before ended attempts. So an attempt that ends between
 /// the two reads is counted twice and is never missed.
-async fn spending_by_agent(
+pub(super) async fn spending_by_agent(
     tx: &mut Tx<'_>,
     limits: &SpendLimits,
 ) -> Result<HashMap<AgentName, Spending>, StoreError> {
@@ -199,7 +199,7 @@ async fn spending_by_agent(
     Ok(spending_by_agent)
 }
 
-fn total(spending_by_agent: &HashMap<AgentName, Spending>) -> Spending {
+pub(super) fn total(spending_by_agent: &HashMap<AgentName, Spending>) -> Spending {
     spending_by_agent.values().fold(Spending::default(), |total, spending| total.plus(*spending))
 }
 

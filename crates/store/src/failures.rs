@@ -1,5 +1,6 @@
 //! Failures of work items: their number, the last reason, and whether a person has to act.
 
+use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 use cowhand_core::work::{WorkItem, WorkItemId};
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError, jobs};
 
 statements! {
@@ -171,7 +173,15 @@ pub(super) async fn release(
     tx.execute(RELEASE, row).await.map(drop)
 }
 
+/// Removes the failures of an item, and records an event if the item was given up.
 pub(super) async fn forget(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<(), StoreError> {
+    if let Some(failures) = get(tx, queue, item).await?
+        && failures.state == FailedItemState::GivenUp
+        // Without a clock, the time of the last failure is the only known time.
+        && let Some(at) = tx.call_time().map(|time| time.wall).or(failures.failed_at)
+    {
+        tx.record(NewEvent::of_fleet(Fact::WorkReopened { item: item.clone() }, at));
+    }
     tx.execute(FORGET_FAILURES, args![queue, item.to_string()]).await.map(drop)
 }
 

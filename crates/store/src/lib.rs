@@ -11,7 +11,7 @@
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
 //! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, schedule, conversation, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//!   follow-up, schedule, conversation, cursor of the incidents, notification, event counter. Several leases, items or schedules are locked in the order of their ids. So no
 //!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
 //!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -24,6 +24,7 @@ mod attempts;
 pub mod audit;
 mod backup;
 mod backup_file;
+mod budget_levels;
 mod budgets;
 mod cancellation;
 mod cancelled_by;
@@ -50,11 +51,14 @@ pub mod histogram;
 mod hooks;
 mod identity;
 mod imports;
+mod incidents;
 mod integrity;
 mod items;
 mod job_messages;
 mod jobs;
+mod node_health;
 mod nodes;
+mod notifications;
 mod outbox;
 mod providers;
 mod reports;
@@ -118,10 +122,13 @@ pub use firings::{Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, Preparatio
 pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
+pub use incidents::{FollowReason, Followed};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use job_messages::{MessageSent, NewJobMessage};
 pub use jobs::JobFilter;
+pub use node_health::WatchedNode;
 pub use nodes::{BusyNode, NodeJoined, NodePresence};
+pub use notifications::{NOTIFICATION_LEASE, NotificationEnd, NotificationFilter, NotificationRecord};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
@@ -316,6 +323,7 @@ fn all_statements() -> Vec<Statement> {
         asks::ALL,
         attempts::ALL,
         answered_jobs::ALL,
+        budget_levels::ALL,
         budgets::ALL,
         cancellation::ALL,
         chat_answers::ALL,
@@ -342,10 +350,13 @@ fn all_statements() -> Vec<Statement> {
         hooks::ALL,
         identity::ALL,
         imports::ALL,
+        incidents::ALL,
         items::ALL,
         job_messages::ALL,
         jobs::ALL,
+        node_health::ALL,
         nodes::ALL,
+        notifications::ALL,
         outbox::ALL,
         providers::ALL,
         reports::ALL,

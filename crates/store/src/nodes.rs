@@ -15,7 +15,7 @@ use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
 use super::database::shutdown_limit::ShutdownLimit;
-use super::{Database, Store, StoreError, hooks, outbox};
+use super::{Database, Store, StoreError, hooks, notifications, outbox};
 
 statements! {
     BUSY_NODES = same "select node, count(*) as running, min(expires_at) as expires_at from leases \
@@ -23,7 +23,7 @@ statements! {
     LOCK_NODE = locked "select * from nodes where name = $1";
     JOIN = same "insert into nodes (name, started_at, started_boot, seen_at, seen_boot) values ($1, $2, $3, $2, $3) \
         on conflict (name) do update set started_at = excluded.started_at, started_boot = excluded.started_boot, \
-        seen_at = excluded.seen_at, seen_boot = excluded.seen_boot";
+        seen_at = excluded.seen_at, seen_boot = excluded.seen_boot, stopped_at = null";
     SEE_CLOCK = same "update nodes set seen_at = $2, seen_boot = $3 where name = $1";
     // A daemon holds this lock as long as its connection is open, so no row has to be renewed.
     HOLD_PRESENCE = sqlite "select $1 as node, 1 as held"
@@ -197,6 +197,7 @@ async fn record_step(
     if step.is_negative() {
         outbox::clock_set_back(tx, &node, now).await?;
         hooks::clock_set_back(tx, &node, now).await?;
+        notifications::clock_set_back(tx, now).await?;
     }
     let seconds = step.round(jiff::Unit::Second).map_or(step.as_secs(), |step| step.as_secs());
     tx.record(NewEvent::of_fleet(Fact::ClockStepped { node, seconds }, now));

@@ -287,10 +287,19 @@ pub(super) async fn job_ended(
         Closing::Release(_) => failures::release(tx, &held.queue, &held.item, now).await?,
         Closing::Complete(result) if result.outcome == WorkOutcome::Failure => {
             failures::give_up(tx, &held.queue, &held.item.id).await?;
+            let (item, message) = (held.item.id.clone(), failure_message(&outcome));
+            jobs::record(tx, job, Fact::WorkGivenUp { item, failures, message }, now);
         }
         Closing::Complete(_) => {}
     }
     add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await.map(drop)
+}
+
+fn failure_message(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Failed { error, .. } => error.message.clone(),
+        Outcome::Completed { .. } | Outcome::Cancelled { .. } => String::new(),
+    }
 }
 
 async fn failures_so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {

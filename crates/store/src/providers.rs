@@ -14,10 +14,10 @@ use cowhand_core::provider::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+use super::claims::StartCandidate;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
-use super::claims::StartCandidate;
 use super::{Store, StoreError};
 
 statements! {

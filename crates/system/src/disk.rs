@@ -66,6 +66,12 @@ impl DiskProblem {
     }
 }
 
+/// Returns the space on the disk of a folder that users without privileges can still use, in bytes.
+pub fn free_space(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 /// Writes and syncs a test file in a folder. The file has no name, so the system removes it when it is closed.
 pub fn test_write_in(folder: &Path) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;

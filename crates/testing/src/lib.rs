@@ -14,6 +14,7 @@ pub mod podman;
 pub mod postgres;
 pub mod process;
 pub mod slack;
+pub mod smtp;
 mod streamed_body;
 pub mod tmpfs;
 mod wait;

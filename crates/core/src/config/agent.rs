@@ -85,6 +85,7 @@ impl Agent {
             idle_timeout: inherited.idle_timeout.unwrap_or(Timeout::IDLE),
             retention: inherited.retention.unwrap_or_default(),
             budget: inherited.budget.unwrap_or_default(),
+            notify: inherited.notify.unwrap_or_default(),
             chat: config.chat.and_then(chat::settings),
             ..Self::new(name)
         }

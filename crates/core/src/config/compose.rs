@@ -18,13 +18,14 @@ use super::node::{Entry, FileId, Location, Map, Node, Scalar, Sources, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, check};
-use super::{chat, herdctl, resolve};
+use super::{chat, checks, herdctl, notify, resolve};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
 use crate::sandbox::SandboxKind;
 use crate::server::ServerConfig;
+use crate::shape::NotifyConfig;
 use crate::traces::TracesConfig;
 
 /// Maximum depth of nested fleets: deeper than any real fleet, and safe for the stack.
@@ -35,7 +36,8 @@ const MAX_FLEETS: usize = 1_000;
 const MIN_MERGED_LIMIT: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
-const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
+const ROOT_FILE_KEYS: [&str; 8] =
+    ["store", "providers", "prices", "budget", "server", "web", "traces", "notify"];
 
 /// Context of a fleet, from the fleets above it and its own reference.
 struct FleetContext {
@@ -127,6 +129,11 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
         let message = "`headers` have no effect without `endpoint`: nothing is sent, and with `traces` in the config the variables `OTEL_EXPORTER_OTLP_…` do not count";
         let at = written.get("headers").map_or(written.at, |headers| headers.at);
         loader.problems.add(Problem::warning(at, message).key("traces.headers".to_owned()));
+    }
+    let config = checked.value.get("notify").and_then(|value| NotifyConfig::deserialize(value).ok());
+    loader.notifications = notify::settings(config.unwrap_or_default(), loader.sources.directory(file));
+    if let Some(written) = node.get("notify") {
+        checks::notify::check_root(loader, written);
     }
     loader.keep_settings();
     fleet(loader, &node, file, above);

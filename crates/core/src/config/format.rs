@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::cron::Cron;
 use crate::id::check_name;
 use crate::interval::Interval;
+use crate::notification::Mailbox;
 use crate::percent::Percent;
 use crate::permission::Rule;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
@@ -64,6 +65,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
         VARIABLE => variable(text),
         VARIABLES => text.split(',').map(str::trim).filter(|name| !name.is_empty()).find_map(variable),
         "uri" => web_address(text),
+        "mailbox" => message(text.parse::<Mailbox>()),
         _ => None,
     }
 }
@@ -89,6 +91,7 @@ pub(super) fn is_known(format: &str) -> bool {
         "uuid",
         "uri",
         "address",
+        "mailbox",
         POSTGRES,
         VARIABLE,
         VARIABLES,

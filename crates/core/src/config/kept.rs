@@ -18,6 +18,7 @@ use super::load::{ConfigEnvironment, FileKey, LoadedAgents, Loader, ReadFile};
 use super::node::{Entry, FileId, Location, Node};
 use super::problem::Problems;
 use crate::budget::FleetBudget;
+use crate::notification::NotificationSettings;
 use crate::policy::Zone;
 use crate::price::Prices;
 use crate::roster::Schedule;
@@ -37,6 +38,7 @@ struct RootSettings {
     budget: FleetBudget,
     prices: Prices,
     server: ServerConfig,
+    notifications: NotificationSettings,
     zone: Zone,
 }
 
@@ -143,6 +145,7 @@ impl Loader<'_> {
             budget: self.budget.clone(),
             prices: self.prices.clone(),
             server: self.server.clone(),
+            notifications: self.notifications.clone(),
             zone: self.environment.zone.clone(),
         };
         if self.earlier.settings.as_ref() != Some(&settings) {

@@ -25,6 +25,7 @@ use jiff::Timestamp;
 
 use crate::budget::FleetBudget;
 use crate::id::AgentName;
+use crate::notification::NotificationSettings;
 use crate::policy::Zone;
 use crate::price::Prices;
 use crate::provider::Provider;
@@ -108,6 +109,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
         traces: None,
+        notifications: NotificationSettings::default(),
         url_passwords: Vec::new(),
         merged: 0,
         has_too_many_nodes: false,
@@ -132,6 +134,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         providers: loader.providers.clone(),
         server: loader.server.clone(),
         traces: loader.traces.take(),
+        notifications: loader.notifications.clone(),
         url_passwords: Vec::new(),
         has_errors: false,
         index: RosterIndex::default(),
@@ -191,6 +194,7 @@ pub(super) struct Loader<'a> {
     pub budget: FleetBudget,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
+    pub notifications: NotificationSettings,
     /// Passwords in the URLs of all files.
     pub url_passwords: Vec<String>,
     /// Number of nodes of all merged agents so far.

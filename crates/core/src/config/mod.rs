@@ -25,6 +25,7 @@ pub mod load;
 mod map_check;
 pub mod merge;
 pub mod node;
+mod notify;
 pub mod parse;
 pub mod problem;
 mod reference;

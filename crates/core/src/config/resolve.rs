@@ -97,7 +97,7 @@ fn agent(loader: &mut Loader<'_>, draft: &mut Draft) -> Resolved {
 /// Runs the checks between keys, except the checks that need one of the wrong keys.
 fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wrong: &[String]) {
     type Check = fn(&mut Loader<'_>, &Draft, &Agent);
-    let all: [(&[&str], Check); 7] = [
+    let all: [(&[&str], Check); 8] = [
         (&checks::hooks::NEEDED_KEYS, checks::hooks::check),
         (&checks::runtime::NEEDED_KEYS, checks::runtime::check),
         (&checks::sandbox::NEEDED_KEYS, checks::sandbox::check),
@@ -105,6 +105,7 @@ fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wr
         (&checks::trust::NEEDED_KEYS, checks::trust::check),
         (&checks::unused::NEEDED_KEYS, checks::unused::check),
         (&checks::chat::NEEDED_KEYS, checks::chat::check),
+        (&checks::notify::NEEDED_KEYS, checks::notify::check),
     ];
     for (needed, check) in all {
         if !wrong.iter().any(|key| needed.contains(&key.as_str())) {
@@ -371,6 +372,7 @@ fn schedule(
         sandbox_rules: schedule.sandbox.as_ref().map(|sandbox| Box::new(sandbox.rules())),
         breaker: schedule.breaker.unwrap_or_default(),
         trust: schedule.trust.map(Box::new),
+        notify: schedule.notify.map(Box::new),
     }
 }
 

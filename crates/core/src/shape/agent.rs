@@ -9,6 +9,7 @@ use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::followup::Followups;
 use crate::interval::Interval;
+use crate::notification::AgentNotify;
 use crate::permission::{PermissionMode, Permissions};
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
@@ -131,6 +132,8 @@ pub struct InheritedSettings {
     pub retention: Option<Retention>,
     /// Spend limits of the agent; unset means that only the budget of the fleet applies.
     pub budget: Option<Budget>,
+    /// Rules that report its incidents to people, in addition to the rules of the root file.
+    pub notify: Option<AgentNotify>,
     /// Conditions under which its schedules pause themselves.
     pub breaker: Option<Breaker>,
     /// Authors on GitHub, in chats and of webhooks whose text may get into its prompts; unset means everybody.

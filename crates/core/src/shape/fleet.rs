@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AgentConfig, Docker, InheritedSettings, MessageGrouping, WorkingDirectory};
+use super::{AgentConfig, Docker, InheritedSettings, MessageGrouping, NotifyConfig, WorkingDirectory};
 use crate::budget::FleetBudget;
 use crate::policy::Timing;
 use crate::price::Prices;
@@ -47,6 +47,8 @@ pub struct FleetFile {
     pub budget: Option<FleetBudget>,
     pub server: Option<ServerConfig>,
     pub traces: Option<TracesConfig>,
+    /// Messages to people about incidents, for example failed jobs. Only the key of the root file counts.
+    pub notify: Option<NotifyConfig>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
     /// herdctl's form of `server.listen`, and defaults for `web_chat`. Only the key of the root file counts.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::WorkSourceConfig;
 use crate::breaker::Breaker;
 use crate::filter::Filter;
+use crate::notification::AgentNotify;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::sandbox::Sandbox;
@@ -64,6 +65,9 @@ pub struct ScheduleConfig {
     /// Conditions under which it pauses itself; unset keys are taken from the agent.
     #[serde(default)]
     pub breaker: Option<Breaker>,
+    /// Rules that report its incidents to people, instead of the rules of its agent.
+    #[serde(default)]
+    pub notify: Option<AgentNotify>,
     /// Trust rules in addition to the agent's; the stricter decision counts.
     #[serde(default)]
     pub trust: Option<Trust>,

@@ -20,6 +20,7 @@ use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::herdctl::HerdctlFolder;
+use cowhand_engine::notification::view::UndeliveredTarget;
 use cowhand_engine::prune::files;
 use cowhand_engine::state::{StateFolder, StoreMark};
 use cowhand_engine::trigger::Registry;
@@ -64,6 +65,11 @@ impl DoctorArgs {
         findings
             .extend(sentence.map(|sentence| Finding { warning: true, ..Finding::works("jobs", sentence) }));
         findings.extend(herdctl(&location.config));
+        let undelivered = if has_store { undelivered(&location) } else { Vec::new() };
+        let now = Timestamp::now();
+        findings.extend(undelivered.iter().map(|target| {
+            Finding::of(format!("notifications to {}", target.target), Err(target.sentence(now)))
+        }));
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -144,6 +150,13 @@ fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
 fn unsettled(location: &FleetLocation) -> usize {
     let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));
     status.map_or(0, |status| status.unsettled)
+}
+
+/// Returns the targets whose last notifications could not be delivered. Returns none if the fleet does not answer;
+/// another check reports that.
+fn undelivered(location: &FleetLocation) -> Vec<UndeliveredTarget> {
+    let status = location.ask(async |client| Ok(client.get::<StatusView>("status").await?));
+    status.map(|status| status.undelivered_notifications).unwrap_or_default()
 }
 
 /// Warns of a schedule whose `adopt` names a schedule that the store does not know.

@@ -93,7 +93,15 @@ impl EventsArgs {
             | Fact::WorkReported { item, .. }
             | Fact::WorkReleased { item, .. }
             | Fact::WorkDropped { item, .. }
-            | Fact::WorkDelayed { item, .. } => Some(item.to_string()),
+            | Fact::WorkDelayed { item, .. }
+            | Fact::WorkGivenUp { item, .. }
+            | Fact::WorkReopened { item } => Some(item.to_string()),
+            Fact::NodeLost { node }
+            | Fact::NodeReturned { node }
+            | Fact::DiskLow { node, .. }
+            | Fact::DiskFreed { node, .. } => Some(node.clone()),
+            Fact::BudgetReached { window, unit, percent, .. } => Some(format!("{window} {unit} {percent} %")),
+            Fact::BudgetRelieved { window, unit, .. } => Some(format!("{window} {unit}")),
             _ => None,
         };
         let by_whom = match (&event.fact, &event.by) {

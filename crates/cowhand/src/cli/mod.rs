@@ -28,6 +28,7 @@ mod location;
 mod log;
 mod logs;
 mod mcp;
+mod notifications;
 mod number;
 mod print;
 mod prompt;
@@ -120,6 +121,10 @@ enum Verb {
     Answer(asks::AnswerArgs),
     /// Clear the sessions of an agent
     Clear(clear::ClearArgs),
+    /// List messages to people about incidents
+    Notifications(notifications::NotificationsArgs),
+    /// Test where messages about incidents are sent
+    Notify(notifications::NotifyArgs),
     /// Let a provider take jobs again before its limit ends
     Unpark(unpark::UnparkArgs),
     /// Run a finished job again as a new job, or all jobs that match a filter
@@ -205,6 +210,8 @@ pub fn run() -> ExitCode {
         Verb::Deny(deny) => deny.run(config),
         Verb::Answer(answer) => answer.run(config),
         Verb::Clear(clear) => clear.run(config),
+        Verb::Notifications(notifications) => notifications.run(config),
+        Verb::Notify(notify) => notify.run(config),
         Verb::Unpark(unpark) => unpark.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),

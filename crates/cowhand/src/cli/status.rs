@@ -15,13 +15,14 @@ use super::{Exit, Failure, complete, doctor, job, jobs, print, removed, schedule
 use cowhand_engine::chat::{ChatBotStatus, ChatBotView};
 use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::notification::view::UndeliveredTarget;
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, JobView, ListedJob, Page, QuotaView, RemovedAgent, RemovedSchedule, StatusView,
-    Waits, removed_agent_sentence,
+    AgentView, Code, DaemonView, JobView, ListedJob, Page, QuotaView, RemovedAgent, RemovedSchedule,
+    StatusView, Waits, removed_agent_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -120,9 +121,13 @@ impl StatusArgs {
                 2,
             );
         }
-        let quotas = status.quotas.iter().filter(|quota| self.agent.is_none() || status.agents.iter().any(|agent| {
-            agent.quota.as_ref().is_some_and(|own| own.provider == quota.provider)
-        }));
+        let quotas = status.quotas.iter().filter(|quota| {
+            self.agent.is_none()
+                || status
+                    .agents
+                    .iter()
+                    .any(|agent| agent.quota.as_ref().is_some_and(|own| own.provider == quota.provider))
+        });
         for line in quotas.flat_map(|quota| quota_lines(quota, now)) {
             print::prose(&line, 2);
         }
@@ -147,6 +152,11 @@ impl StatusArgs {
         lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
         let of_agent = |item: &&UndeliveredItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
         lines.extend(status.untold.iter().filter(of_agent).map(|item| undelivered_line(item, now)));
+        if self.agent.is_none() {
+            lines.extend(
+                status.undelivered_notifications.iter().map(|target| notifications_line(target, now)),
+            );
+        }
         let of_agent =
             |skipped: &&SkippedFiles| self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent));
         lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));
@@ -208,7 +218,8 @@ pub(super) fn print_store_problem(problem: Option<&str>) {
 pub(super) fn quota_lines(quota: &QuotaView, now: Timestamp) -> Vec<String> {
     let mut lines = vec![format!("provider {}: {}", quota.provider, quota.in_words(now))];
     lines.extend(quota.reached.as_ref().map(|reached| {
-        let (label, until) = (style::styled("reserve reached", style::ODD), duration::until(now, reached.until));
+        let (label, until) =
+            (style::styled("reserve reached", style::ODD), duration::until(now, reached.until));
         format!("{label}: {} starts automatic jobs again {until}: {}", quota.provider, reached.sentence())
     }));
     lines
@@ -339,6 +350,12 @@ pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
 /// Formats the workspaces that are kept although their jobs have ended.
 fn unfinished_line(text: &str) -> String {
     format!("{}: {}", style::styled("unfinished", style::ODD), print::one_line(text, 600))
+}
+
+/// Formats the notifications that a target did not get.
+fn notifications_line(target: &UndeliveredTarget, now: Timestamp) -> String {
+    let text = print::one_line(&target.sentence(now), 600);
+    format!("{}: {text}", style::styled("not delivered", style::ODD))
 }
 
 /// Formats a result or a release that its work source has not received yet.

@@ -56,8 +56,8 @@ async fn any_agent_works(engine: &Engine) -> bool {
 }
 
 impl Daemon {
-    /// Waits until the results of the last jobs are delivered to their work sources and the hooks of these jobs have
-    /// ended, within a time limit. Then stops the background tasks. Results and hooks that are not done by then are
+    /// Waits until the results of the last jobs are delivered to their work sources, the hooks of these jobs have ended,
+    /// and notifications that are being sent have arrived, within a time limit. Then stops the background tasks. Results and hooks that are not done by then are
     /// left for the next start. A hook that is a process continues under its keeper, within its own time limit.
     async fn deliver_outbox(&mut self) {
         let outbox = async {
@@ -74,11 +74,19 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
+        let notifications = async {
+            while self.engine.sending.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
         // An entry that cannot be written stays due, so the wait has a limit. If the store has not answered for some
         // time already, that time counts towards this limit.
         let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.unanswered_time().unwrap_or_default());
-        let (outbox, hooks) =
-            tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));
+        let (outbox, hooks, notifications) = tokio::join!(
+            tokio::time::timeout(timeout, outbox),
+            tokio::time::timeout(timeout, hooks),
+            tokio::time::timeout(timeout, notifications),
+        );
         if outbox.is_err() {
             warn!(
                 "not all reports to the work sources were delivered; they are delivered after the next start"
@@ -87,7 +95,20 @@ impl Daemon {
         if hooks.is_err() {
             warn!("some hooks have not ended; the next start continues with them");
         }
+        if notifications.is_err() {
+            warn!("some notifications are still being sent; the next start sends them again");
+        }
         self.background.shutdown().await;
+    }
+
+    /// Records that this node was stopped, so that other nodes do not report it as lost.
+    async fn record_stop(&self) {
+        let (node, now) = (self.engine.home.node.clone(), self.engine.clock.now());
+        match tokio::time::timeout(RECORD_TIMEOUT, self.engine.store.node_stopped(node, now)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!("cannot record that this node was stopped: {error}"),
+            Err(_) => warn!("the store does not answer; it is not recorded that this node was stopped"),
+        }
     }
 
     /// Records for each running job that it is cancelled because the daemon stops. A store that does not answer delays
@@ -138,6 +159,7 @@ impl Daemon {
             }
         } else {
             self.deliver_outbox().await;
+            self.record_stop().await;
             if let Some(views) = self.views.take() {
                 views.finish().await;
             }

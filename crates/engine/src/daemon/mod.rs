@@ -3,8 +3,11 @@
 mod containers;
 mod ending;
 mod firing;
+mod health;
 pub(crate) mod home;
 mod hooks;
+mod incidents;
+mod notifications;
 mod outbox;
 mod prune;
 mod recover;
@@ -136,6 +139,7 @@ impl Daemon {
         background.spawn(panic::restart_on_panic("running hooks", move || {
             hooks::run_hooks(Arc::clone(&hook_engine))
         }));
+        spawn_notifications(&engine, &mut background);
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let sweeping = prune::Sweeping::default();
         let mut daemon = Self {
@@ -390,6 +394,20 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Starts the tasks that find incidents, and that send notifications about them.
+fn spawn_notifications(engine: &Arc<Engine>, background: &mut JoinSet<()>) {
+    let (follower, sender, watcher) = (Arc::clone(engine), Arc::clone(engine), Arc::clone(engine));
+    background.spawn(panic::restart_on_panic("following events for notifications", move || {
+        incidents::follow_log(Arc::clone(&follower))
+    }));
+    background.spawn(panic::restart_on_panic("sending notifications", move || {
+        notifications::send_notifications(Arc::clone(&sender))
+    }));
+    background.spawn(panic::restart_on_panic("watching the disk and the nodes", move || {
+        health::watch_health(Arc::clone(&watcher))
+    }));
 }
 
 /// Locks the state folder. Returns `None` if another process uses the folder. Commands hold the lock for a moment when

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::containers;
+use super::{containers, notifications};
 use crate::attempt::workspaces;
 use crate::context::Engine;
 use crate::prune::{self, PruneScope};
@@ -89,6 +89,7 @@ impl Daemon {
             self.background.spawn(workspaces::sweep(Arc::clone(&self.engine)));
             self.background.spawn(containers::sweep(Arc::clone(&self.engine)));
             self.background.spawn(forget_chats(Arc::clone(&self.engine)));
+            self.background.spawn(notifications::forget_old(Arc::clone(&self.engine)));
         }
     }
 

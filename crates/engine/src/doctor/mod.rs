@@ -5,6 +5,7 @@ mod agents;
 mod chats;
 mod git;
 mod hooks;
+mod notifications;
 mod sandboxes;
 mod starts;
 mod triggers;
@@ -107,6 +108,7 @@ async fn examine_all(subject: Subject) -> Vec<Finding> {
     findings.extend(webhooks(sources, roster, subject.outside));
     findings.extend(triggers::check(&subject.triggers, sources, roster));
     findings.extend(hooks::check(sources, roster));
+    findings.extend(notifications::check(sources, roster));
     findings.extend(trust::check(sources, roster));
     findings.extend(chats::check(sources, roster).await);
     findings.extend(work_sources(sources, roster).await);

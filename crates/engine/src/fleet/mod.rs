@@ -518,6 +518,11 @@ impl Fleet {
         self.engine.nudge.notify_one();
     }
 
+    /// Wakes the sender of notifications, after a notification was added.
+    pub fn send_notifications(&self) {
+        self.engine.notifications.notify_one();
+    }
+
     /// Requests the stop of the fleet without waiting for its end. A repeated request makes the stop faster.
     pub fn begin_stop(&self, how: Stop) {
         self.lifecycle.send_if_modified(|lifecycle| {

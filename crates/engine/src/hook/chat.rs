@@ -129,6 +129,7 @@ impl Service {
             body: message.to_string().into_bytes(),
             timeout: CHAT_TIMEOUT,
             allow_private: self.overridden,
+            sender: "hook",
         };
         Ok(request.send().await.map_err(|unsent| unsent.result(HOOK_RETRIES)))
     }

@@ -3,9 +3,9 @@
 
 mod chat;
 pub mod metadata;
-mod request;
+pub(crate) mod request;
 mod shell;
-mod webhook;
+pub(crate) mod webhook;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One HTTP request of a hook. The addresses of the request and of each redirect are checked, and only the beginning of
+//! One HTTP request of a hook or to the target of a notification. The addresses of the request and of each redirect are checked, and only the beginning of
 //! the answer is read.
 
 use std::net::SocketAddr;
@@ -18,34 +18,36 @@ const BODY_CAP: usize = 64 << 10;
 const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) method: Method,
-    pub(super) url: Url,
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
     /// Headers that may be sent to any host.
-    pub(super) headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// Headers that may contain secrets; they are sent only to the scheme, host and port of `url`.
-    pub(super) own_headers: HeaderMap,
-    pub(super) body: Vec<u8>,
-    pub(super) timeout: Duration,
-    pub(super) allow_private: bool,
+    pub(crate) own_headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    pub(crate) timeout: Duration,
+    pub(crate) allow_private: bool,
+    /// What sends the request, for messages: `hook` or `target`.
+    pub(crate) sender: &'static str,
 }
 
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: StatusCode,
-    pub(super) retry_after: Option<Duration>,
-    pub(super) body: String,
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: String,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum RequestError {
+pub(crate) enum RequestError {
     Refused(String),
     /// A later try may succeed.
     Temporary(String),
 }
 
 impl RequestError {
-    pub(super) fn result(self, retries: u32) -> HookResult {
+    pub(crate) fn result(self, retries: u32) -> HookResult {
         match self {
             Self::Refused(reason) => HookResult::failed(reason),
             Self::Temporary(reason) => {
@@ -57,7 +59,7 @@ impl RequestError {
 
 impl Reply {
     /// Interprets the answer of the receiver.
-    pub(super) fn result(self, retries: u32) -> HookResult {
+    pub(crate) fn result(self, retries: u32) -> HookResult {
         let (status, output) = (self.status, Some(self.body));
         let reason = format!("it answered {status}");
         if status.is_success() {
@@ -75,7 +77,7 @@ fn is_temporary(status: StatusCode) -> bool {
 }
 
 impl Request {
-    pub(super) async fn send(self) -> Result<Reply, RequestError> {
+    pub(crate) async fn send(self) -> Result<Reply, RequestError> {
         let timeout = self.timeout;
         let in_time = tokio::time::timeout(timeout, self.follow()).await;
         let silent = || RequestError::Temporary(format!("no answer within {}", duration::exact(timeout)));
@@ -105,7 +107,8 @@ impl Request {
                 }
                 Unreachable::Refused(why) => RequestError::Refused(why),
                 Unreachable::Private(why) => {
-                    RequestError::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
+                    let sender = self.sender;
+                    RequestError::Refused(format!("{why}; `allow_private: true` lets this {sender} reach it"))
                 }
                 Unreachable::NotFound(why) => RequestError::Temporary(why),
             },

@@ -10,9 +10,9 @@ use ring::hmac::{HMAC_SHA256, Key, sign};
 use super::request::{Reply, Request, RequestError};
 use super::{HookCall, HookResult};
 
-const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
+pub(crate) const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
 /// Header with an id that is the same for each try, so that a receiver recognises a repetition.
-const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
+pub(crate) const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
 
 pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<HookResult, HookResult> {
     let HookAction::Webhook { url, method, headers, timeout, secret, secret_env, retries, allow_private } =
@@ -50,6 +50,7 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Hoo
         body,
         timeout: *timeout,
         allow_private: *allow_private,
+        sender: "hook",
     };
     let reply: Result<Reply, RequestError> = request.send().await;
     Ok(match reply {
@@ -64,7 +65,7 @@ pub(super) fn value(text: &str) -> Result<HeaderValue, HookResult> {
         .map_err(|_| HookResult::failed("a header has characters that headers cannot have"))
 }
 
-fn signature(secret: &[u8], body: &[u8]) -> String {
+pub(crate) fn signature(secret: &[u8], body: &[u8]) -> String {
     let tag = sign(&Key::new(HMAC_SHA256, secret), body);
     tag.as_ref().iter().fold("sha256=".to_owned(), |mut text, byte| {
         // Writing to a string cannot fail.

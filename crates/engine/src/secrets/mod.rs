@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use cowhand_core::config::{LoadedConfig, looks_secret, passwords};
 use cowhand_core::hook::{Hook, HookAction};
+use cowhand_core::notification::{NotificationTarget, TargetAction};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::TriggerKind;
 
@@ -89,9 +90,14 @@ fn redactor_of(fleet: &SecretInputs<'_>) -> Redactor {
     let store = fleet.roster.store.as_deref().map(passwords).unwrap_or_default();
     let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
     let traces = traces.flat_map(|value| value_and_words(value));
+    let targets = fleet.roster.notifications.targets.values().flat_map(of_target);
     let in_urls = fleet.roster.url_passwords.iter().cloned();
-    let configured =
-        variables.chain(secrets_of(&fleet.roster.agents)).chain(named).chain(store).chain(traces);
+    let configured = variables
+        .chain(secrets_of(&fleet.roster.agents))
+        .chain(named)
+        .chain(store)
+        .chain(traces)
+        .chain(targets);
     Redactor::of(configured.chain(in_urls).chain(fleet.earlier.iter().cloned()).collect())
 }
 
@@ -154,6 +160,20 @@ pub fn of_hook(hook: &Hook) -> Vec<String> {
             values.chain(passwords(url)).collect()
         }
         HookAction::Shell { .. } | HookAction::Discord { .. } | HookAction::Slack { .. } => Vec::new(),
+    }
+}
+
+/// Returns the secrets that notifications send to a target.
+pub fn of_target(target: &NotificationTarget) -> Vec<String> {
+    match &target.action {
+        TargetAction::Webhook { url, headers, secret, .. } => {
+            let values = headers.values().chain(secret).flat_map(|value| value_and_words(value));
+            values.chain(passwords(url)).collect()
+        }
+        TargetAction::Slack { .. }
+        | TargetAction::Discord { .. }
+        | TargetAction::Email { .. }
+        | TargetAction::Command { .. } => Vec::new(),
     }
 }
 

@@ -15,6 +15,8 @@ const ENDING: &str = "_env";
 /// the shown config has.
 pub fn variables(roster: &Roster, shown: Option<&ShownConfig>) -> Vec<String> {
     let mut names: BTreeSet<String> = roster.chat_variables().into_iter().map(str::to_owned).collect();
+    let targets = roster.notifications.targets.values();
+    names.extend(targets.filter_map(|target| target.variable().map(str::to_owned)));
     for agent in &roster.agents {
         look_in_part(agent.work_source.as_ref(), &mut names);
         look_in_part(agent.trust.as_ref(), &mut names);

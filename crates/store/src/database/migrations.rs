@@ -63,6 +63,7 @@ macro_rules! migrations {
             42 "0042_" "chat_counted",
             43 "0043_" "chat_threads",
             44 "0044_" "job_messages",
+            45 "0045_" "notifications",
             46 "0046_" "provider_windows",
             47 "0047_" "web_chat",
             48 "0048_" "refused_answers",

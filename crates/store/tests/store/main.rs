@@ -20,6 +20,7 @@ mod leases;
 mod messages;
 mod migrations;
 mod nodes;
+mod notifications;
 mod pauses;
 mod plans;
 mod providers;

@@ -315,6 +315,7 @@ fn value(sql: &str, column: &str, given: Given, jobs: u32) -> String {
         "item" => known(format!("item-{}", middle + 1)),
         "key" | "firing_key" => known(format!("cron:{middle}")),
         "tool" => known("Bash".to_owned()),
+        "target" => known_agent("ops"),
         "rule" => known("deny".to_owned()),
         // The last characters of an id.
         "16" => known((1_000_000 + middle).to_string()),

@@ -19,6 +19,7 @@ use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::chat::{ChatBotView, chat_bots};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
+use cowhand_engine::notification::view::{UndeliveredTarget, undelivered_targets};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
 use cowhand_engine::queues::skipped_files::{SkippedFiles, skipped_files};
 use cowhand_engine::queues::{UndeliveredItem, undelivered};
@@ -73,6 +74,9 @@ pub struct StatusView {
     /// Bots on chat platforms that the agents use, with the states of their connections.
     #[serde(default)]
     pub chat_bots: Vec<ChatBotView>,
+    /// Notification targets whose last notifications could not be delivered.
+    #[serde(default)]
+    pub undelivered_notifications: Vec<UndeliveredTarget>,
 }
 
 /// State of the daemon. Without a daemon, only `running` is meaningful.
@@ -150,6 +154,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         skipped_files,
         unfinished_workspaces,
         chat_bots,
+        undelivered_notifications: undelivered_targets(&api.store).await?,
     }))
 }
 

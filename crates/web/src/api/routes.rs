@@ -16,19 +16,20 @@ use super::{
     AcceptedFile, AgentView, AnswerRequest, AskRequest, AttemptView, CancelFiringsRequest, CancelledFirings,
     ClaimRequest, ComingFiring, CompleteRequest, ConversationMessage, ConversationView, CreatedToken,
     DaemonStopRequest, FiringView, FollowupRequest, Health, JobAskReply, JobResult, JobView, ListedJob,
-    LoginLink, NewConversationRequest, NewMessageRequest, NodeView, Page, ProviderView, ReleaseRequest,
-    ReportRequest, RetryRequest, ScheduleWithFirings, SendFileRequest, SentMessageView, SessionView,
-    StatusView, Timeline, TokenRequest, UsageView, WorkView,
+    LoginLink, NewConversationRequest, NewMessageRequest, NodeView, NotificationTestRequest, Page,
+    ProviderView, ReleaseRequest, ReportRequest, RetryRequest, ScheduleWithFirings, SendFileRequest,
+    SentMessageView, SessionView, StatusView, Timeline, TokenRequest, UsageView, WorkView,
 };
 use super::{
     agents, asks, backup, config, conversations, daemon, doctor, events, files, followups, health, jobs,
-    login, messages, next_firings, nodes, openapi, providers, prune, reports, schedules, sessions, timeline,
-    tokens, usage, work,
+    login, messages, next_firings, nodes, notifications, openapi, providers, prune, reports, schedules,
+    sessions, timeline, tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
 use cowhand_engine::fleet::{
     JobChanges, PruneRequest, PruneView, Reloaded, SayRequest, ScheduleView, TriggerRequest,
 };
+use cowhand_engine::notification::view::NotificationView;
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 
@@ -379,6 +380,19 @@ fn fleet_routes() -> Vec<Route> {
         Route::get("/api/v1/nodes", nodes::list)
             .about("Lists the nodes of the store: this node, and the nodes that run jobs.")
             .answers::<Page<NodeView>>(),
+        Route::get("/api/v1/notifications", notifications::list)
+            .about("Lists notifications about incidents, the newest first.")
+            .params::<notifications::NotificationsQuery>()
+            .answers::<Page<NotificationView>>(),
+        Route::post("/api/v1/notifications/test", notifications::test)
+            .about("Sends a test message to a target, or to all targets. The states of the notifications tell the result.")
+            .takes::<NotificationTestRequest>()
+            .answers::<Page<NotificationView>>()
+            .refuses(&[NotFound]),
+        Route::get("/api/v1/notifications/{number}", notifications::one)
+            .about("Returns one notification.")
+            .answers::<NotificationView>()
+            .refuses(&[NotFound]),
         Route::get("/api/v1/config", config::config)
             .about("Returns the config as it runs: resolved, merged, secrets masked.")
             .answers::<serde_json::Value>()

@@ -102,7 +102,9 @@ fn write_quotas(page: &mut MetricsText, quotas: &[QuotaView]) {
         seconds(window.resets_at)
     });
     let help = "Time of the newest report about a usage window.";
-    write("cowhand_provider_window_reported_at_timestamp_seconds", help, |window| seconds(window.reported_at));
+    write("cowhand_provider_window_reported_at_timestamp_seconds", help, |window| {
+        seconds(window.reported_at)
+    });
     let labels = |quota: &QuotaView| [("provider", quota.provider.clone())];
     let reserves = quotas.iter().filter_map(|quota| Some((labels(quota), quota.reserve?.number() / 100.0)));
     let help = "Part of the usage windows that automatic jobs do not use now.";

@@ -7,6 +7,7 @@
 
 mod chat;
 mod limits;
+mod notifications;
 mod process;
 mod tally;
 mod text;
@@ -55,6 +56,7 @@ impl Metrics {
         self.write_providers(&mut page).await?;
         self.write_asks(&mut page).await?;
         self.write_chat(&mut page).await?;
+        self.write_notifications(&mut page).await?;
         self.write_work_sources(&mut page);
         let [reads, writes] = self.fleet.store().latency();
         let latency = [(vec![("operation", "read")], &reads), (vec![("operation", "write")], &writes)];
