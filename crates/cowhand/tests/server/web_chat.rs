@@ -231,10 +231,10 @@ async fn messages_wait_in_their_order_and_can_be_cancelled() {
     assert_eq!(json!([page["items"][0]["number"], page["next_cursor"]]), json!([1, null]), "{page}");
     // A removed job takes its message with it, and the last one its conversation.
     for (job, left) in [(&first["id"], 2), (&third["id"], 1)] {
-        assert_eq!(chat.scene.run(&["delete", job.as_str().unwrap(), "--yes"]).0, 0);
+        assert_eq!(chat.scene.run(&["job", "delete", job.as_str().unwrap()]).0, 0);
         assert_eq!(chat.messages(&conversation).await.len(), left);
     }
-    assert_eq!(chat.scene.run(&["delete", &second, "--yes"]).0, 0);
+    assert_eq!(chat.scene.run(&["job", "delete", &second]).0, 0);
     let gone =
         chat.scene.ask("GET", &format!("/api/v1/conversations/{conversation}")).bearer_auth(&chat.token);
     assert_eq!(answer(gone).await.0, 404);

@@ -30,9 +30,9 @@ use std::sync::{Arc, OnceLock};
 
 use cowhand_core::config::{KeptFleets, ShownConfig};
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::id::AgentName;
 use cowhand_core::moment::Moment;
-use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

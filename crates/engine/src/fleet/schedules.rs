@@ -1,6 +1,9 @@
 //! The schedules of a fleet.
 
-use super::{Fleet, FleetError};
+use cowhand_core::id::ScheduleName;
+use cowhand_core::roster::{Agent, Schedule};
+
+use super::{Fleet, FleetError, missing_schedule};
 use crate::schedule_view::{ScheduleView, schedules};
 
 impl Fleet {
