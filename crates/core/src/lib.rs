@@ -25,6 +25,7 @@ pub mod followup;
 pub mod github;
 pub mod hook;
 pub mod id;
+pub mod incident;
 pub mod interval;
 pub mod invisible;
 pub mod job;

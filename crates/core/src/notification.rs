@@ -1,9 +1,7 @@
-//! Notifications: messages to people about incidents of a fleet. Incidents follow from the event log. This module
-//! decides which events open and end incidents, which targets get a message about them, and what the message states.
-//! It sends nothing.
+//! Notifications: messages to people about incidents of a fleet. This module decides which targets get a message about
+//! an incident, when, and what the message states. It sends nothing. [`crate::incident`] decides which events open and
+//! end incidents.
 
-mod change;
-mod follow;
 mod message;
 mod quiet;
 mod rule;
@@ -15,14 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::word::written_as;
-pub use change::{IncidentChange, changes};
-pub use follow::{IncidentStep, OpenIncidents, PlannedNotification};
 pub use message::{DigestEntry, NotificationMessage, NotificationText, digest_text};
 pub use quiet::QuietHours;
 pub use rule::{AgentNotify, NotificationSettings, NotifyRule};
 pub use target::{
-    DISCORD_TOKEN_VARIABLE, Mailbox, MailboxError, NOTIFICATION_TIMEOUT, NotificationTarget, SmtpSecurity,
-    TargetAction,
+    DISCORD_TOKEN_VARIABLE, MAX_NOTIFICATION_TIMEOUT, Mailbox, MailboxError, NOTIFICATION_TIMEOUT,
+    NotificationTarget, SmtpSecurity, TargetAction,
 };
 
 /// What an incident is about.

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use cowhand_core::notification::{Incident, IncidentEnd, IncidentStep, NotificationKind, OpenIncidents};
+use cowhand_core::incident::{IncidentStep, OpenIncidents};
+use cowhand_core::notification::{Incident, IncidentEnd, NotificationKind};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 
@@ -31,6 +32,8 @@ statements! {
 
 /// Number of events that are followed in one transaction.
 const EVENTS_PER_STEP: u32 = 200;
+/// Largest number of records of each kind that one transaction removes.
+const MAX_FORGOTTEN: u32 = 500;
 
 /// Why the incidents are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +114,19 @@ impl Store {
         .await
     }
 
-    /// Returns the open incidents, the oldest first.
-    pub async fn open_incidents(&self) -> Result<Vec<Incident>, StoreError> {
-        self.read(|tx| Box::pin(open(tx))).await
+    /// Removes the records of notifications and incidents that ended before this time.
+    pub async fn forget_notifications(&self, before: Timestamp) -> Result<(), StoreError> {
+        loop {
+            let removed = self.write(move |tx| {
+                Box::pin(async move {
+                    let notifications = notifications::forget(tx, before, MAX_FORGOTTEN).await?;
+                    Ok(notifications.max(tx.execute(FORGET_INCIDENTS, args![before, MAX_FORGOTTEN]).await?))
+                })
+            });
+            if removed.await? < u64::from(MAX_FORGOTTEN) {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -204,9 +217,4 @@ async fn open(tx: &mut Tx<'_>) -> Result<Vec<Incident>, StoreError> {
 
 async fn next(tx: &mut Tx<'_>) -> Result<Option<Timestamp>, StoreError> {
     tx.one(NEXT_INCIDENT, args![]).await?.map_or(Ok(None), |row| row.time_opt("next"))
-}
-
-/// Removes at most `limit` records of incidents that ended before this time, and returns their number.
-pub(super) async fn forget(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    tx.execute(FORGET_INCIDENTS, args![before, limit]).await
 }

@@ -4,15 +4,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cowhand_core::incident::PlannedNotification;
 use cowhand_core::notification::{
-    Incident, IncidentSeverity, NotificationKind, NotificationMessage, NotificationState, PlannedNotification,
+    Incident, IncidentSeverity, NotificationKind, NotificationMessage, NotificationState,
 };
 use cowhand_core::roster::Roster;
 use jiff::{SignedDuration, Timestamp};
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, incidents, jobs};
+use super::{Store, StoreError, jobs};
 
 statements! {
     NUMBER_NOTIFICATION = same "update counters set value = value + 1 where name = 'notification' returning value";
@@ -24,13 +25,13 @@ statements! {
         and incident = $2 limit 1";
     REPLACE_MESSAGE = same "update notifications set kind = $2, message = $3 where number = $1";
     // A notification waits for the earlier ones about the same incident, so that a target is told about the end last.
-    DUE_NOTIFICATION = same "select number from notifications as due where state in ('waiting', 'sending') and not_before <= $1 \
+    DUE_NOTIFICATION = same "select number from notifications as due where state in ('waiting', 'sending') and held = 0 and not_before <= $1 \
         and not exists (select 1 from notifications as earlier where earlier.state in ('waiting', 'sending') \
         and earlier.target = due.target and earlier.incident = due.incident and earlier.number < due.number) \
         order by not_before, number limit 1";
     LOCK_NOTIFICATION = locked "select * from notifications where number = $1";
     TAKE_NOTIFICATION = same "update notifications set state = 'sending', node = $2, not_before = $3, tries = tries + 1, \
-        tried_at = coalesce(tried_at, $4), held = 0 where number = $1";
+        tried_at = coalesce(tried_at, $4) where number = $1";
     POSTPONE_NOTIFICATION = same "update notifications set state = 'waiting', not_before = $3, last_error = $4 \
         where number = $1 and tries = $2 and state = 'sending'";
     END_NOTIFICATION = same "update notifications set state = $3, ended_at = $4, last_error = $5 \
@@ -45,10 +46,11 @@ statements! {
         and not exists (select 1 from notifications as earlier where earlier.state in ('waiting', 'sending') \
         and earlier.target = due.target and earlier.incident = due.incident and earlier.number < due.number)";
     TARGETS_TO_GROUP = same "select target from notifications where state in ('waiting', 'sending') and state = 'waiting' \
-        and held = 1 and tries = 0 and not_before <= $1 group by target having count(*) > 1 order by target";
+        and held = 1 and not_before <= $1 group by target order by target";
     TO_GROUP = locked "select * from notifications where state in ('waiting', 'sending') and state = 'waiting' \
-        and target = $1 and held = 1 and tries = 0 and not_before <= $2";
+        and target = $1 and held = 1 and not_before <= $2";
     GROUP = same "update notifications set state = 'grouped', ended_at = $2, part_of = $3 where number = $1";
+    RELEASE_HELD = same "update notifications set held = 0 where number = $1";
     NOTIFICATION = same "select * from notifications where number = $1";
     LAST_NOTIFICATIONS = same "select * from notifications order by number desc limit $1";
     OPEN_NOTIFICATIONS = same "select * from notifications where state in ('waiting', 'sending') \
@@ -65,8 +67,6 @@ statements! {
 pub const NOTIFICATION_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Largest number of notifications that [`Store::undelivered_notifications`] looks at.
 const MAX_UNDELIVERED: i64 = 10_000;
-/// Largest number of records that one transaction removes.
-const MAX_FORGOTTEN: u32 = 500;
 
 /// A notification with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Store {
             Box::pin(async move {
                 let Some(row) = tx.one(LOCK_NOTIFICATION, args![id]).await? else { return Ok(None) };
                 let mut record = read(&row)?;
-                if !record.state.is_open() || record.not_before > now {
+                if !record.state.is_open() || record.is_held || record.not_before > now {
                     return Ok(None);
                 }
                 let until = now.checked_add(NOTIFICATION_LEASE).unwrap_or(Timestamp::MAX);
@@ -202,7 +202,8 @@ impl Store {
         .await
     }
 
-    /// Joins the notifications to one target that were held back and are due now. Does nothing for a single one.
+    /// Releases the notifications that were held back and are due now. Several notifications to one target become one
+    /// digest. Only released notifications can be taken.
     pub async fn group_notifications(&self, now: Timestamp) -> Result<(), StoreError> {
         let targets =
             self.read(move |tx| Box::pin(async move { tx.all(TARGETS_TO_GROUP, args![now]).await }));
@@ -294,22 +295,11 @@ impl Store {
         })
         .await
     }
+}
 
-    /// Removes the records of notifications and incidents that ended before this time.
-    pub async fn forget_notifications(&self, before: Timestamp) -> Result<(), StoreError> {
-        loop {
-            let removed = self.write(move |tx| {
-                Box::pin(async move {
-                    let notifications =
-                        tx.execute(FORGET_NOTIFICATIONS, args![before, MAX_FORGOTTEN]).await?;
-                    Ok(notifications.max(incidents::forget(tx, before, MAX_FORGOTTEN).await?))
-                })
-            });
-            if removed.await? < u64::from(MAX_FORGOTTEN) {
-                return Ok(());
-            }
-        }
-    }
+/// Removes at most `limit` records of notifications that ended before this time, and returns their number.
+pub(super) async fn forget(tx: &mut Tx<'_>, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    tx.execute(FORGET_NOTIFICATIONS, args![before, limit]).await
 }
 
 /// Makes failed tries due now.
@@ -388,8 +378,11 @@ async fn group(tx: &mut Tx<'_>, target: &str, now: Timestamp) -> Result<(), Stor
     let rows = tx.all(TO_GROUP, args![target, now]).await?;
     let mut records = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     records.sort_by_key(|record| record.id);
-    // Another node may have sent some of them.
-    if records.len() < 2 {
+    // Another node may have grouped them.
+    if let [] | [_] = records[..] {
+        for record in records {
+            tx.execute(RELEASE_HELD, args![record.id]).await?;
+        }
         return Ok(());
     }
     let messages = records.iter().map(|record| record.message.clone()).collect();

@@ -12,6 +12,8 @@ use crate::word::written_as;
 
 /// Default time limit of one try.
 pub const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time limit of one try. The lease of a notification is longer.
+pub const MAX_NOTIFICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// Default environment variable that contains the token of a Discord bot.
 pub const DISCORD_TOKEN_VARIABLE: &str = "DISCORD_BOT_TOKEN";
 

@@ -69,6 +69,7 @@ fn schedule(agent: &Agent, name: ScheduleName) -> Schedule {
         sandbox_rules: None,
         breaker: Breaker::default(),
         trust: None,
+        notify: None,
     }
 }
 

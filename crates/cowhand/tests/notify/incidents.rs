@@ -11,7 +11,6 @@ use crate::{FLAKY, Scene, notify, wait_until};
 
 const FLEET: &str = r#"
 providers: {shared: {}}
-work: &queue {type: files, path: tasks, max_attempts: 1}
 agents:
   - name: pauses
     runtime: command
@@ -33,8 +32,8 @@ agents:
   - name: worker
     runtime: command
     command: ["false"]
-    work_source: {type: files, path: tasks, max_attempts: 1}
-    schedules: {w: {type: manual, prompt: "{{work.title}}"}}
+    work_source: {type: files, path: tasks, max_item_attempts: 1}
+    schedules: {w: {type: manual, prompt: "{{title}}"}}
 "#;
 
 /// Waits for the first message of this kind of incident, and returns its line.
@@ -57,11 +56,7 @@ fn ended(receiver: &Receiver, kind: &str) -> String {
 #[test]
 fn each_kind_of_incident_is_reported_once() {
     let receiver = Receiver::start();
-    let config = format!(
-        "{}{}",
-        notify(&receiver, ""),
-        FLEET.replace("work: &queue {type: files, path: tasks, max_attempts: 1}\n", "")
-    );
+    let config = format!("{}{}", notify(&receiver, ""), FLEET);
     let mut scene = Scene::new(&config);
     fs::create_dir(scene.path("tasks")).unwrap();
     fs::write(scene.path("tasks/one.md"), "Do it.\n").unwrap();

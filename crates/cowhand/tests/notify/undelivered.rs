@@ -55,7 +55,7 @@ fn served(scene: &Scene) -> (String, String) {
     let address = url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
     let name = format!("t{}", jiff::Timestamp::now().as_nanosecond());
     let token =
-        scene.json(&["token", "create", &name, "--scope", "read"])["secret"].as_str().unwrap().to_owned();
+        scene.json(&["token", "create", &name, "--scope", "read"])["token"].as_str().unwrap().to_owned();
     let get = |path: &str| cowhand_testing::http::get_with_token(&address, path, &token).unwrap();
     (get("/metrics").body, get("/notifications").body)
 }

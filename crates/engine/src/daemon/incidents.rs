@@ -67,9 +67,9 @@ impl Follower {
             let store = &self.engine.store;
             let followed =
                 store.follow_incidents(Arc::clone(&roster), reason, self.engine.clock.now()).await?;
-            fault::point("incidents_followed");
             self.has_spent |= followed.has_ended_attempts;
             if followed.has_notifications {
+                fault::point("incidents_followed");
                 self.engine.notifications.notify_one();
             }
             if !followed.has_more {

@@ -7,7 +7,9 @@ use crate::config::node::{Location, Node};
 use crate::config::problem::Problem;
 use crate::config::resolve::schedule_node;
 use crate::config::suggest::did_you_mean;
-use crate::notification::{IncidentKind, NotificationTarget, NotifyRule, SmtpSecurity, TargetAction};
+use crate::notification::{
+    IncidentKind, MAX_NOTIFICATION_TIMEOUT, NotificationTarget, NotifyRule, SmtpSecurity, TargetAction,
+};
 use crate::public_address::private_host_as_written;
 use crate::roster::Agent;
 
@@ -120,6 +122,10 @@ fn check_target(loader: &mut Loader<'_>, place: &TargetPlace<'_>, target: &Notif
         | TargetAction::Slack { .. }
         | TargetAction::Discord { .. }
         | TargetAction::Command { .. } => {}
+    }
+    if target.timeout > MAX_NOTIFICATION_TIMEOUT {
+        let message = "the time limit of one try is at most 1m";
+        loader.problems.add(Problem::error(place.at("timeout"), message).key(place.key("timeout")));
     }
     if let Some(variable) = target.variable()
         && (loader.environment.env)(variable).is_none_or(|value| value.trim().is_empty())

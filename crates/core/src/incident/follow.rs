@@ -3,11 +3,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    Incident, IncidentChange, IncidentEnd, IncidentKind, NotificationKind, NotificationMessage, NotifyRule,
-    changes,
-};
+use super::{IncidentChange, changes};
 use crate::event::{Event, Fact};
+use crate::notification::{
+    Incident, IncidentEnd, IncidentKind, NotificationKind, NotificationMessage, NotifyRule,
+};
 use crate::roster::Roster;
 
 /// The open incidents of a fleet.

@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::{IncidentEnd, IncidentKind};
 use crate::ask::AskStatus;
 use crate::budget::{BudgetWindow, Unit};
 use crate::cut::cut;
 use crate::event::{Event, Fact};
 use crate::id::AgentName;
+use crate::notification::{IncidentEnd, IncidentKind};
 use crate::size;
 
 /// Longest detail of an incident, in bytes.
