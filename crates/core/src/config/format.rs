@@ -72,7 +72,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXT_FORMATS: [&str; 21] = [
+    const TEXT_FORMATS: [&str; 22] = [
         "name",
         "interval",
         "timeout",
