@@ -80,7 +80,7 @@ pub struct Engine {
     /// Wakes the follower of incidents after a change of the config.
     pub(crate) incidents: Notify,
     /// Wakes the sender of notifications when there may be a new one.
-    pub notifications: Notify,
+    pub(crate) notifications: Notify,
     /// Number of notifications that this node is sending.
     pub(crate) sending: AtomicU64,
     /// Wakes the checks of the disk and the nodes after a change of the config.

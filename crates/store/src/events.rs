@@ -41,8 +41,20 @@ pub struct ChangedAgents {
 }
 
 /// Events of the fleet that change no plan.
-const WITHOUT_PLAN: [&str; 5] =
-    ["token:created", "token:revoked", "access:refused", "fleet:config_refused", "fleet:stopping"];
+const WITHOUT_PLAN: [&str; 12] = [
+    "token:created",
+    "token:revoked",
+    "access:refused",
+    "fleet:config_refused",
+    "fleet:stopping",
+    "work:reopened",
+    "budget:reached",
+    "budget:relieved",
+    "node:lost",
+    "node:returned",
+    "disk:low",
+    "disk:freed",
+];
 
 impl Store {
     /// Returns the agents whose plans the events after `seq` may have changed.

@@ -313,6 +313,7 @@ pub(super) async fn clock_set_back(tx: &mut Tx<'_>, now: Timestamp) -> Result<()
 }
 
 /// When a new notification may be sent.
+#[derive(Clone, Copy)]
 struct Hold {
     /// End of the quiet hours; none if they do not hold it back.
     until: Option<Timestamp>,

@@ -13,7 +13,7 @@ use crate::size;
 /// Longest detail of an incident, in bytes.
 const MAX_DETAIL_BYTES: usize = 1_000;
 /// Subject of the incident of a refused config.
-pub(super) const CONFIG_SUBJECT: &str = "config";
+const CONFIG_SUBJECT: &str = "config";
 
 /// The effect of an event on incidents.
 #[derive(Debug, Clone, PartialEq, Eq)]

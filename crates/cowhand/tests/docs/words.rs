@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Values of the placeholders. The names are those of the fleet in which commands run.
-const PLACEHOLDERS: [(&str, &str); 22] = [
+const PLACEHOLDERS: [(&str, &str); 23] = [
     ("ADDRESS:PORT", "127.0.0.1:0"),
     ("AGENT", "coder"),
     ("AGENT/SCHEDULE", "coder/nightly"),
@@ -23,6 +23,7 @@ const PLACEHOLDERS: [(&str, &str); 22] = [
     ("SEQ", "7"),
     ("SHELL", "bash"),
     ("SIZE", "1MB"),
+    ("TARGET", "ops"),
     ("TEXT", "yes"),
     ("TIME", "10s"),
     ("VERB", "status"),

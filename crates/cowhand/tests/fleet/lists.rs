@@ -9,9 +9,16 @@ fn empty_lists_are_in_the_json() {
     let scene = Scene::with("agents:\n  - {name: a, runtime: command, command: ['true']}\n");
     scene.start();
     let status = scene.json(&["status"]);
-    for list in
-        ["parked", "given_up", "untold", "gone", "gone_schedules", "skipped_files", "unfinished_workspaces"]
-    {
+    for list in [
+        "parked",
+        "given_up",
+        "untold",
+        "gone",
+        "gone_schedules",
+        "skipped_files",
+        "unfinished_workspaces",
+        "undelivered_notifications",
+    ] {
         assert_eq!(status[list], json!([]), "{list}: {status}");
     }
     let job = scene.json(&["trigger", "a", "--wait"]);

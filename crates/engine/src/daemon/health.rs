@@ -18,13 +18,16 @@ const WATCH_EVERY: Duration = Duration::from_secs(10);
 const LOST_AFTER: Duration = Duration::from_secs(30);
 
 pub(super) async fn watch_health(engine: Arc<Engine>) {
-    let mut missing = MissingNodes::default();
+    let (mut missing, mut was_low) = (MissingNodes::default(), None);
     loop {
-        if let Err(error) = watch_disk(&engine).await {
-            warn!("cannot record the free space of the disk: {error}");
-        }
-        if let Err(error) = watch_nodes(&engine, &mut missing).await {
-            warn!("cannot check the other nodes: {error}");
+        // Only notifications need these events.
+        if engine.loaded().roster.notifications.is_on() {
+            if let Err(error) = watch_disk(&engine, &mut was_low).await {
+                warn!("cannot record the free space of the disk: {error}");
+            }
+            if let Err(error) = watch_nodes(&engine, &mut missing).await {
+                warn!("cannot check the other nodes: {error}");
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(WATCH_EVERY) => {}
@@ -33,7 +36,8 @@ pub(super) async fn watch_health(engine: Arc<Engine>) {
     }
 }
 
-async fn watch_disk(engine: &Engine) -> Result<(), StoreError> {
+/// Records whether the disk has little free space. `was_low` is the recorded state, as far as this daemon knows it.
+async fn watch_disk(engine: &Engine, was_low: &mut Option<bool>) -> Result<(), StoreError> {
     let folder = engine.home.state.path().to_owned();
     let free = match run_blocking(move || disk::free_space(&folder)).await {
         Ok(free) => free,
@@ -43,7 +47,12 @@ async fn watch_disk(engine: &Engine) -> Result<(), StoreError> {
         }
     };
     let limit = engine.loaded().roster.notifications.disk_low;
-    engine.store.record_free_space(engine.home.node.clone(), free, limit, engine.clock.now()).await
+    let is_low = free < limit;
+    if *was_low != Some(is_low) {
+        engine.store.record_free_space(engine.home.node.clone(), free, limit, engine.clock.now()).await?;
+        *was_low = Some(is_low);
+    }
+    Ok(())
 }
 
 async fn watch_nodes(engine: &Engine, missing: &mut MissingNodes) -> Result<(), StoreError> {

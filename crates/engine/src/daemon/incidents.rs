@@ -51,7 +51,6 @@ struct Follower {
 impl Follower {
     /// Follows all new events. Returns the time at which something is due without an event.
     async fn follow(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        self.record_budgets().await?;
         let roster = Arc::clone(&self.engine.loaded().roster);
         let is_new = self.roster.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &roster));
         let now = self.engine.clock.now();
@@ -62,6 +61,7 @@ impl Follower {
             }
             return Ok(None);
         }
+        self.record_budgets(&roster).await?;
         let mut reason = if is_new { FollowReason::Start } else { FollowReason::Events };
         loop {
             let store = &self.engine.store;
@@ -88,13 +88,12 @@ impl Follower {
     }
 
     /// Records which budgets are spent to 80 or 100 percent, after attempts have ended and at regular intervals.
-    async fn record_budgets(&mut self) -> Result<(), StoreError> {
+    async fn record_budgets(&mut self, roster: &Arc<Roster>) -> Result<(), StoreError> {
         let wait = if self.has_spent { BUDGET_PAUSE } else { MAX_BUDGET_WAIT };
         if self.budgets_at.is_some_and(|at| at.elapsed() < wait) {
             return Ok(());
         }
-        let roster = Arc::clone(&self.engine.loaded().roster);
-        self.engine.store.record_budget_levels(roster, self.engine.clock.now()).await?;
+        self.engine.store.record_budget_levels(Arc::clone(roster), self.engine.clock.now()).await?;
         (self.budgets_at, self.has_spent) = (Some(Instant::now()), false);
         Ok(())
     }

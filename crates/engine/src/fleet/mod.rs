@@ -17,6 +17,7 @@ mod schedules;
 mod send_file;
 mod sent_content;
 mod start_settings;
+mod test_notification;
 mod trigger;
 mod wake;
 mod web_chat;
@@ -516,11 +517,6 @@ impl Fleet {
     /// Wakes the daemon loop after a write that may change the plan.
     pub fn nudge(&self) {
         self.engine.nudge.notify_one();
-    }
-
-    /// Wakes the sender of notifications, after a notification was added.
-    pub fn send_notifications(&self) {
-        self.engine.notifications.notify_one();
     }
 
     /// Requests the stop of the fleet without waiting for its end. A repeated request makes the stop faster.

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::notification::NotificationMessage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -93,14 +92,9 @@ pub(super) async fn test(
             )));
         }
     };
-    let now = api.now();
     let mut views = Vec::new();
     for target in targets {
-        let message = NotificationMessage::test(roster.name.as_deref(), now);
-        let number = api.store.add_test_notification(target, message, now).await?;
-        let record = api.store.notification(number).await?;
-        views.extend(record.map(NotificationView::from));
+        views.extend(daemon.test_notification(target).await?.map(NotificationView::from));
     }
-    daemon.send_notifications();
     Ok(Json(Page::all(views)))
 }

@@ -1,6 +1,6 @@
 //! Checks of `notify`: the targets of rules exist, and notifications can reach their targets.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
