@@ -104,7 +104,7 @@ fn web_chat_is_on_unless_the_config_turns_it_off() {
     let wrong = "agents: [{name: a, default_prompt: Go., web_chat: {session_expiry_hours: 0, message_grouping: none, more: 1}}]\n";
     let loaded = load_files(&[("cowhand.yaml", wrong)], &[]);
     let found = lines(&loaded).join("\n");
-    for word in ["session_expiry_hours", "`none` is not one of `separate` or `grouped`", "more"] {
+    for word in ["0 is too small", "`none` is not one of `separate` or `grouped`", "more"] {
         assert!(found.contains(word), "{word}: {found}");
     }
     let taken = "agents: [{name: a, schedules: {web-chat: {type: manual, prompt: x}}}]\n";
