@@ -66,6 +66,7 @@ fn a_refused_unsigned_webhook_is_reported() {
 
 #[test]
 fn web_chat_is_on_unless_the_config_turns_it_off() {
+    use MessageGrouping::{Grouped, Separate};
     let settings = |fleet: &str, agent: &str| {
         let text = format!("agents: [{{name: a, default_prompt: Go.{agent}}}]\n{fleet}\n");
         let loaded = load_files(&[("cowhand.yaml", &text)], &[]);
@@ -73,7 +74,6 @@ fn web_chat_is_on_unless_the_config_turns_it_off() {
         let chat = loaded.roster.agents[0].web_chat.clone();
         chat.map(|chat| (chat.session_expires.as_hours(), chat.tool_results, chat.grouping))
     };
-    use MessageGrouping::{Grouped, Separate};
     for (fleet, agent, expected) in [
         ("", "", Some((24, true, Separate))),
         ("", ", web_chat: {enabled: false}", None),
