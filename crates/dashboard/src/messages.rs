@@ -11,13 +11,14 @@ use super::text::{self, Text};
 pub(super) fn part(job: &JobRecord, messages: &[SteeringMessage], now: Timestamp) -> Markup {
     let is_live = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     html! {
-        section.part #messages data-live {
-            @if is_live || !messages.is_empty() {
+        @if !messages.is_empty() {
+            section.part #messages data-live {
                 div.part-head { h2 { "Messages to the job" } }
                 @for message in messages { (one(message, now)) }
             }
-            @if is_live { (form(job)) }
         }
+        // A part of its own, which does not change while the job is live, so that no update changes what a person enters.
+        @if is_live { section.part #say data-live { (form(job)) } }
     }
 }
 

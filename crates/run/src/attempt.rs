@@ -1,5 +1,6 @@
 //! The folder of an attempt, which daemon and keeper share.
 
+mod input_file;
 mod saved_folder;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,12 +17,13 @@ use serde::de::DeserializeOwned;
 
 use super::cgroup::Cgroup;
 use super::ending::Ending;
-use super::input::INPUT_FILE;
 use super::process::{self, ProcessIdentity};
 use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::lock_file;
 use cowhand_system::remove::{is_missing, missing_is_ok, remove_folder};
+use input_file::INPUT_FILE;
+pub(super) use input_file::InputReader;
 pub use saved_folder::SavedFolder;
 
 /// An attempt of a job, or a hook that is a command: not started, running or ended.
@@ -497,7 +499,7 @@ impl Attempt {
     }
 
     /// Opens a file for reading and appending, and creates it if it is missing.
-    pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {
+    fn open_to_append(&self, name: &str) -> io::Result<File> {
         private_options().read(true).append(true).create(true).open(self.folder.join(name))
     }
 

@@ -21,11 +21,11 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::attempt::{Attempt, PROMPT_FILE};
+use super::attempt::{Attempt, InputReader, PROMPT_FILE};
 use super::folder_access::log_error;
-use super::input::InputReader;
+use super::input::InputEvent;
 use super::lines::LineBuffer;
-use super::runtime::input::{InputEvent, InputFormat};
+use super::runtime::input::InputFormat;
 use super::watch::Watch;
 
 /// Time in which an agent has to confirm a message after its turn has ended. Closing the pipe then loses no message,

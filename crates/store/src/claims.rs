@@ -384,7 +384,7 @@ async fn settle(
     }
     usage::add(tx, &job, usage.as_ref(), now).await?;
     // A cancelled job gets no further attempt.
-    let is_cancelled = is_cancel_requested(tx, &job).await?;
+    let is_cancelled = jobs::is_cancel_requested(tx, &job).await?;
     let retry = if is_cancelled { Retry::default() } else { retry };
     let parked = match (limit.filter(|_| !is_cancelled).zip(provider), &outcome) {
         (Some((limit, provider)), Outcome::Failed { error, .. }) => {
@@ -418,14 +418,7 @@ async fn settle(
         None => Fact::of_settled(&job, &outcome),
     };
     jobs::record(tx, &job, fact, now);
-    if matches!(job.state(), JobState::Ended { .. }) {
-        // A job may complete although its cancellation was requested.
-        if is_cancelled || matches!(outcome, Outcome::Cancelled { .. }) {
-            job_messages::drop_waiting(tx, &job, now).await?;
-        } else {
-            job_messages::continue_in_next_turn(tx, &job, random, now).await?;
-        }
-    }
+    job_messages::attempt_ended(tx, &job, is_cancelled, random, now).await?;
     Ok(Settled::Done(job))
 }
 
@@ -538,12 +531,6 @@ async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Re
     let row = args![job.id().as_str(), job.attempts(), node, epoch, until.wall, until.boot];
     tx.execute(ADD_LEASE, row).await?;
     Ok(epoch)
-}
-
-pub(super) async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
-    let row = jobs::stored_columns(tx, job.id()).await?;
-    let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
-    Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
 /// Updates everything that depends on the end of a job: its work item, its hooks and its schedule. `ended` is the time

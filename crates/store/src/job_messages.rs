@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, NewJob, TriggerType};
+use cowhand_core::job::{Job, JobState, JobStatus, NewJob, TriggerType};
 use cowhand_core::steering::{
     MAX_STEERING_MESSAGES, MAX_WAITING_MESSAGE_BYTES, SteeringMessage, SteeringRoute, SteeringState,
     SteeringStatus, next_prompt,
@@ -14,10 +14,9 @@ use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::claims::is_cancel_requested;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, jobs, web_messages};
+use super::{Store, StoreError, jobs, web_messages, workspaces};
 
 statements! {
     ADD_JOB_MESSAGE = same "insert into job_messages (job_id, number, uuid, key, text, bytes, interrupt, route, actor, sent_at, state) \
@@ -136,7 +135,7 @@ async fn send(tx: &mut Tx<'_>, new: NewJobMessage, now: Timestamp) -> Result<Mes
     if matches!(job.state(), JobState::Ended { .. }) {
         return Ok(MessageSent::Ended(job));
     }
-    if is_cancel_requested(tx, &job).await? {
+    if jobs::is_cancel_requested(tx, &job).await? {
         return Ok(MessageSent::Cancelling);
     }
     let counts = tx.one(COUNT_JOB_MESSAGES, args![id]).await?;
@@ -210,14 +209,22 @@ pub(super) async fn drop_waiting(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> 
     Ok(())
 }
 
-/// Makes the waiting messages of a job the prompt of a new job, in the transaction that ends the job. Does nothing if
-/// no message waits.
-pub(super) async fn continue_in_next_turn(
+/// Settles the waiting messages of a job if it ended with its attempt, in the transaction that ends it. They become the
+/// prompt of a new job. The messages to a cancelled job are dropped, also if the job completed although its
+/// cancellation was requested.
+pub(super) async fn attempt_ended(
     tx: &mut Tx<'_>,
     job: &Job,
+    is_cancelled: bool,
     random: fn() -> u64,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    if !matches!(job.state(), JobState::Ended { .. }) {
+        return Ok(());
+    }
+    if is_cancelled || job.status() == JobStatus::Cancelled {
+        return drop_waiting(tx, job, now).await;
+    }
     let waiting = waiting(tx, job.id()).await?;
     if waiting.is_empty() {
         return Ok(());
@@ -271,6 +278,7 @@ async fn add_next_turn(
         tx.execute(NEXT_ANSWER, keys()).await?;
         tx.execute(NEXT_FIRING, [keys(), args![next.id().as_str()]].concat()).await?;
     }
+    workspaces::pass_on(tx, job.id(), next.id()).await?;
     jobs::record_created(tx, &next, now);
     let sender = messages.last().and_then(|message| message.by.clone());
     web_messages::add_next_turn(tx, job.id(), &next, sender, now).await?;

@@ -336,6 +336,13 @@ pub(super) async fn stored_columns(tx: &mut Tx<'_>, id: &JobId) -> Result<Option
     tx.one(JOB_FACTS, args![id.as_str()]).await
 }
 
+/// Returns whether somebody has requested that the running job is cancelled.
+pub(super) async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
+    let row = stored_columns(tx, job.id()).await?;
+    let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
+    Ok(row.time_opt("cancel_asked_at")?.is_some())
+}
+
 /// Returns true if the job runs and this is its current epoch. A node that lost its lease has an old epoch and may not
 /// write.
 pub(super) async fn is_current_epoch(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {

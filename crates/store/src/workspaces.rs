@@ -11,7 +11,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::workspace::Workspace;
 use jiff::Timestamp;
 
-use super::database::db::{Row, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::{Store, StoreError};
 
@@ -28,6 +28,8 @@ statements! {
     GIVE_WORKSPACE = same "update workspaces set job_id = $3, state = 'used', keep_until = null where node = $1 and path = $2 \
         and state in ('used', 'kept') and (job_id = $3 or not exists (select 1 from jobs where jobs.id = workspaces.job_id \
         and jobs.status in ('pending', 'running')))";
+    PASS_WORKSPACE_ON = same "update workspaces set job_id = $2, state = 'used', keep_until = null where job_id = $1 \
+        and state in ('used', 'kept')";
     GET_WORKSPACE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
         where workspaces.node = $1 and workspaces.path = $2";
     WORKSPACE_OF_JOB = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
@@ -67,6 +69,12 @@ impl StoredWorkspace {
     pub const fn is_live(&self) -> bool {
         matches!(self.job_status, Some(JobStatus::Pending | JobStatus::Running))
     }
+}
+
+/// Gives the workspace of a job that ends to the job of its next turn, so that nobody removes the workspace before that
+/// job starts.
+pub(super) async fn pass_on(tx: &mut Tx<'_>, from: &JobId, to: &JobId) -> Result<(), StoreError> {
+    tx.execute(PASS_WORKSPACE_ON, args![from.as_str(), to.as_str()]).await.map(drop)
 }
 
 impl Store {

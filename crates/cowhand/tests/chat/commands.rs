@@ -115,6 +115,35 @@ fn audit(scene: &Scene) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_to_a_running_job_is_from_its_sender_or_an_operator() {
+    let (scene, _) = fleet(helper).await;
+    let nothing = "No job answers here now, so `!say` has no effect. Write the text as an ordinary message.";
+    assert_eq!(send(&scene, ANN, "!say Too early.").await, nothing);
+    let asked = say(&scene, ANN, "wait for gate");
+    let job = last_job(&scene, 1, "running");
+    let refused = format!("{job} answers somebody else. Only operators may send it a message.");
+    assert_eq!(send(&scene, BOB, "!say From Bob.").await, refused);
+    let stored = format!(
+        "The message is stored. The agent takes no messages while it runs; it gets this one when {job} has ended."
+    );
+    assert_eq!(send(&scene, ANN, "!say From Ann.").await, stored);
+    assert_eq!(send(&scene, OLGA, "!say From Olga.").await, stored);
+    let messages = scene.json(&["job", &job])["messages"].clone();
+    assert_eq!((&messages[0]["text"], &messages[0]["by"]["id"]), (&"From Ann.".into(), &ANN.into()));
+    assert_eq!((&messages[1]["text"], &messages[1]["by"]["id"]), (&"From Olga.".into(), &OLGA.into()));
+    assert_eq!(messages.as_array().unwrap().len(), 2, "{messages:#}");
+    scene.write("gate", "");
+    let next = last_job(&scene, 2, "completed");
+    assert_eq!(scene.json(&["job", &next])["continues"], job.as_str());
+    // The next turn answers in the thread of the first message.
+    let is_answer = |post: &Value| {
+        post["thread_ts"] == asked.as_str()
+            && post["text"].as_str().is_some_and(|text| text.contains("From Olga."))
+    };
+    scene.slack.wait_for_post(SLACK_CHANNEL, is_answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_is_stopped_by_its_sender_or_an_operator() {
     let (scene, people) = fleet(helper).await;
     say(&scene, ANN, "wait for never");

@@ -70,9 +70,9 @@ fn wrong_messages_are_refused() {
     let (job, _) = scene.waiting_job();
     for (arguments, code, expected) in [
         (vec!["say", &job], 2, "write a message: cowhand say JOB TEXT"),
-        (vec!["say", &job, " "], 1, "the message is empty; write a text"),
-        (vec!["say", "job-2026-01-05-000000", "Hello."], 4, "there is no job job-2026-01-05-000000"),
-        (vec!["say", &job, "Hello.", "--idempotency-key", ""], 1, "an idempotency key has 1 to"),
+        (vec!["say", &job, " "], 2, "the message is empty; write a text"),
+        (vec!["say", "job-2026-01-05-000000", "Hello."], 5, "there is no job job-2026-01-05-000000"),
+        (vec!["say", &job, "Hello.", "--idempotency-key", ""], 2, "an idempotency key has 1 to"),
     ] {
         let said = scene.run(&arguments);
         assert!(said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);

@@ -37,6 +37,13 @@ fn open_the_gate(scene: &Scene) {
     scene.write("desk/go", "");
 }
 
+fn kill_keeper(scene: &Scene, job: &str) {
+    let keeper = scene.root.join(format!(".cowhand/attempts/{job}.1/keeper.json"));
+    let keeper: Value = serde_json::from_str(&fs::read_to_string(keeper).unwrap()).unwrap();
+    let keeper = Pid::from_raw(keeper["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
+    kill_process(keeper, Signal::KILL).unwrap();
+}
+
 fn messages(scene: &Scene, job: &str) -> Vec<Value> {
     scene.json(&["job", job])["messages"].as_array().unwrap().clone()
 }
@@ -109,7 +116,10 @@ fn message_survives_a_killed_daemon(cli: Cli) {
     let say = || scene.command(&["say", &id, MESSAGE, "--idempotency-key", "k"]).output().unwrap();
     let wait_for_fault = || {
         wait_until("the daemon to reach the fault", || {
-            scene.json(&["status"])["daemon"]["running"].eq(&false).then_some(())
+            // A daemon that ends in this moment may not answer.
+            let status = scene.command(&["status", "--json"]).output().unwrap();
+            let status: Value = serde_json::from_slice(&status.stdout).ok()?;
+            status["daemon"]["running"].eq(&false).then_some(())
         });
         assert_eq!(states(&scene, &id), ["pending"]);
     };
@@ -131,10 +141,7 @@ fn message_survives_a_killed_daemon(cli: Cli) {
 fn message_after_the_keeper_was_killed_is_the_next_turn(cli: Cli) {
     let scene = Scene::new(cli);
     let id = at_the_gate(&scene);
-    let keeper = scene.root.join(format!(".cowhand/attempts/{id}.1/keeper.json"));
-    let keeper: Value = serde_json::from_str(&fs::read_to_string(keeper).unwrap()).unwrap();
-    let keeper = Pid::from_raw(keeper["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
-    kill_process(keeper, Signal::KILL).unwrap();
+    kill_keeper(&scene, &id);
     scene.json(&["say", &id, MESSAGE]);
     open_the_gate(&scene);
     let job = scene.finished(&id);
@@ -148,4 +155,25 @@ fn message_after_the_keeper_was_killed_is_the_next_turn(cli: Cli) {
         assert_eq!(next["session_id"], job["session_id"]);
     }
     assert_eq!(times_in_conversation(&scene), 1);
+}
+
+#[test]
+fn next_turn_continues_in_the_workspace() {
+    let scene = Scene::with(Cli::Claude, &json!({"isolation": "worktree"}));
+    for arguments in [vec!["init", "-q"], vec!["add", "-A"], vec!["commit", "-qm", "first"]] {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(arguments);
+        assert!(git.current_dir(scene.root.join("desk")).status().unwrap().success());
+    }
+    let id = scene.trigger("Begin. SCENARIO:gate");
+    let workspace = format!(".cowhand/workspaces/{id}");
+    wait_until("the tool to run", || scene.root.join(&workspace).join("up").exists().then_some(()));
+    kill_keeper(&scene, &id);
+    scene.json(&["say", &id, MESSAGE]);
+    scene.write(&format!("{workspace}/go"), "");
+    let job = scene.finished(&id);
+    let message = messages(&scene, &id).remove(0);
+    let next = scene.finished(message["next_job"].as_str().unwrap());
+    assert_eq!(status_and_error(&next), ["completed", "success", ""], "{next:#}\n{:#?}", scene.output(&next));
+    assert_eq!(next["session_id"], job["session_id"], "{:#?}", scene.output(&next));
 }

@@ -69,8 +69,7 @@ pub use find_item::find_item;
 pub use jobs::{AcceptedFiring, accepted_firings};
 pub use known::{known_agent, known_schedule, missing_agent, missing_schedule};
 pub use output::{JobMessage, OutputStream};
-pub use prune::{PruneRequest, PruneView, PrunedJob};
-pub use prune::{prune, remove_job, remove_workspaces};
+pub use prune::{PruneRequest, PruneView, PrunedJob, prune, remove_job, remove_workspaces};
 pub use say::{Said, SayRequest};
 pub use send_file::FileToSend;
 use start_settings::StartSettings;
@@ -371,8 +370,7 @@ impl Fleet {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let roster = check_names(Roster { agents: agents.into(), ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.apply(ConfigContents::of(roster, variables), guard).await?;
-        Ok(())
+        self.apply(ConfigContents::of(roster, variables), guard).await.map(drop)
     }
 
     /// Reads the config again. A config with errors is refused as a whole, and the old config stays in force.

@@ -10,8 +10,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::messages::{CLIENT_KEY, MESSAGE, TURN_ENDED};
-use crate::input::InputMessage;
-use crate::runtime::input::InputEvent;
+use crate::input::{InputEvent, InputMessage};
 
 /// One line of the input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::claude;
 use crate::acp;
-use crate::input::InputMessage;
+use crate::input::{InputEvent, InputMessage};
 
 /// Form of the input of a program that takes messages while it runs. Such a program reads one JSON object for each
 /// line, and ends when its input is closed and nothing is left to do.
@@ -20,15 +20,6 @@ pub enum InputFormat {
     },
     /// The input of cowhand's own client of the Agent Client Protocol.
     Acp,
-}
-
-/// What a line of stdout says about the input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InputEvent {
-    /// The agent has the message with this id.
-    Confirmed(Uuid),
-    /// The agent has ended its turn, and waits for input.
-    TurnEnded,
 }
 
 impl InputFormat {

@@ -4,8 +4,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::input::InputEvent;
-use crate::input::InputMessage;
+use crate::input::{InputEvent, InputMessage};
 
 /// Returns a line with a message of the user.
 pub(in super::super) fn user_line(id: Uuid, text: &str) -> String {

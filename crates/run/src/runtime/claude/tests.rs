@@ -1,10 +1,12 @@
 //! Cases that the recordings in `tests/samples` do not cover.
 
 use cowhand_core::job::{ErrorKind, FailReason, Outcome, Termination};
+use cowhand_core::output::OutputMessage;
 use serde_json::json;
 
+use super::Claude;
 use crate::ending::{Ending, ExitStatus};
-use crate::runtime::{Finish, Reader};
+use crate::runtime::{Finish, KnownMessages, Reader};
 
 fn mapped(line: &str) -> serde_json::Value {
     serde_json::to_value(Reader::claude().read(line)).unwrap()
@@ -17,6 +19,28 @@ fn finish(lines: &[&str], status: ExitStatus, stopped: Option<Termination>) -> F
     }
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     reader.finish(&Ending { at, boot: None, status, stopped, leftovers: 0 })
+}
+
+/// Messages to the job are shown when Claude repeats them, once. The prompt, which Claude repeats too, is not shown.
+#[test]
+fn repeated_messages_of_the_user_are_confirmations() {
+    let (prompt, id) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
+    let line = |id: uuid::Uuid| {
+        let message = json!({"role": "user", "content": "text of Claude"});
+        json!({"type": "user", "message": message, "uuid": id, "isReplay": true}).to_string()
+    };
+    let known = OutputMessage::text(Some(OutputMessage::STEERING), "text of the store");
+    let mut reader = Reader::Claude(Claude { prompt: Some(prompt), ..Claude::default() });
+    reader.set_messages(&KnownMessages::new([(id, known.clone())].into()));
+    assert_eq!(reader.read(&line(prompt)), []);
+    assert_eq!(reader.read(&line(id)), [known]);
+    assert_eq!(reader.confirmed_messages(), [id]);
+    let written = serde_json::to_string(&reader).unwrap();
+    let mut reader: Reader = serde_json::from_str(&written).unwrap();
+    reader.set_messages(&KnownMessages::new([(id, OutputMessage::text(None, "again"))].into()));
+    assert_eq!(reader.read(&line(id)), []);
+    assert_eq!(reader.confirmed_messages(), [id], "the checkpoint has it");
+    assert_eq!(reader.read(&line(uuid::Uuid::from_u128(3))).len(), 1, "an unknown message is kept");
 }
 
 #[test]
