@@ -40,8 +40,8 @@ struct Exchange {
     waiting: Vec<SteeringMessage>,
 }
 
-/// What all parts of a page depend on.
-struct Context<'a> {
+/// What all parts of the page depend on.
+struct ConversationPage<'a> {
     conversation: &'a ConversationView,
     may_write: bool,
     /// True if the page has a form for the next message.
@@ -67,7 +67,7 @@ pub(super) async fn page(
     let is_newest = params.before.is_none();
     let may_write = caller.scope >= Scope::Operate;
     let has_form = is_newest && may_write && conversation.closed.is_none();
-    let context = Context { conversation: &conversation, may_write, has_form, now: now() };
+    let context = ConversationPage { conversation: &conversation, may_write, has_form, now: now() };
     let base = format!("/chat/{}", segment(&conversation.id));
     let main = html! {
         (context.head())
@@ -101,7 +101,7 @@ impl Pages {
     }
 }
 
-impl Context<'_> {
+impl ConversationPage<'_> {
     fn head(&self) -> Markup {
         let ConversationView { id, agent, title, continues, .. } = self.conversation;
         html! {
@@ -234,7 +234,7 @@ impl Context<'_> {
     }
 }
 
-impl Context<'_> {
+impl ConversationPage<'_> {
     /// Shows the buttons that send a message to the running job.
     fn steering(&self) -> Markup {
         let running = self.conversation.running.as_ref().filter(|_| self.conversation.takes_messages);

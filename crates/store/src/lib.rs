@@ -11,9 +11,9 @@
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
 //! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, schedule, conversation, cursor of the incidents, notification, event counter. Several leases, items or schedules are locked in the order of their ids. So no
-//!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
-//!   commits queued verbs together.
+//!   follow-up, schedule, conversation, cursor of the incidents, notification, event counter. Several leases, items or
+//!   schedules are locked in the order of their ids. So no two verbs can wait for each other on PostgreSQL. On SQLite
+//!   there is one writer ([`database::writer`]), which commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;

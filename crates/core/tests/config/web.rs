@@ -68,6 +68,7 @@ fn a_refused_unsigned_webhook_is_reported() {
 
 #[test]
 fn web_chat_is_on_unless_the_config_turns_it_off() {
+    use MessageGrouping::{Grouped, Separate};
     let settings = |fleet: &str, agent: &str| {
         let text = format!("agents: [{{name: a, default_prompt: Go.{agent}}}]\n{fleet}\n");
         let loaded = load_files(&[("cowhand.yaml", &text)], &[]);
@@ -75,7 +76,6 @@ fn web_chat_is_on_unless_the_config_turns_it_off() {
         let chat = loaded.roster.agents[0].web_chat.clone();
         chat.map(|chat| (chat.session_expires.as_hours(), chat.tool_results, chat.grouping))
     };
-    use MessageGrouping::{Grouped, Separate};
     for (fleet, agent, expected) in [
         ("", "", Some((24, true, Separate))),
         ("", ", web_chat: {enabled: false}", None),
@@ -106,7 +106,7 @@ fn web_chat_is_on_unless_the_config_turns_it_off() {
     let wrong = "agents: [{name: a, default_prompt: Go., web_chat: {session_expiry_hours: 0, message_grouping: none, more: 1}}]\n";
     let loaded = load_files(&[("cowhand.yaml", wrong)], &[]);
     let found = lines(&loaded).join("\n");
-    for word in ["session_expiry_hours", "`none` is not one of `separate` or `grouped`", "more"] {
+    for word in ["0 is too small", "`none` is not one of `separate` or `grouped`", "more"] {
         assert!(found.contains(word), "{word}: {found}");
     }
     let taken = "agents: [{name: a, schedules: {web-chat: {type: manual, prompt: x}}}]\n";

@@ -64,8 +64,7 @@ impl AttemptTask {
     /// Chooses the session. A job that a usage limit stopped continues its own session. A job whose prompt consists of
     /// messages to an earlier job continues the session of that job. A fork begins with a copy of its parent's session,
     /// and so does the first job of a conversation that continues another job. Other jobs follow the session policy of
-    /// the agent. A session continues only in the
-    /// directory to which it belongs.
+    /// the agent. A session continues only in the directory to which it belongs.
     pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
         if let Some(start) = self.session_after_limit(agent).await? {

@@ -1,7 +1,7 @@
 //! Converts Markdown to HTML for the dashboard. The HTML contains no markup of the text itself, no images, and only
 //! links to web and mail addresses.
 
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Parser, Tag, TagEnd};
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Parser, Tag, TagEnd};
 
 use super::masked_link::is_misleading;
 use super::nesting::is_too_deep;
@@ -68,12 +68,12 @@ impl HtmlText {
                 self.open_link(&dest_url);
                 self.text("image: ");
             }
-            Tag::CodeBlock(kind) => {
-                self.html += match kind {
-                    CodeBlockKind::Fenced(_) | CodeBlockKind::Indented => "<pre tabindex=\"0\"><code>",
-                }
+            Tag::CodeBlock(_) => self.html += "<pre tabindex=\"0\"><code>",
+            Tag::List(Some(first)) => {
+                self.html += "<ol start=\"";
+                self.html += &first.to_string();
+                self.html += "\">";
             }
-            Tag::List(Some(first)) => self.html += &format!("<ol start=\"{first}\">"),
             Tag::Table(_) => {
                 self.html +=
                     "<div class=\"table\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>";
