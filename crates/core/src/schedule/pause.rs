@@ -17,7 +17,7 @@ impl ScheduleRecord {
         began_at: Option<Timestamp>,
         ended: Moment,
     ) -> Option<Pause> {
-        if self.is_paused() || !began_at.is_none_or(|at| self.began_after_pause(at)) {
+        if self.is_paused() || began_at.is_some_and(|at| !self.began_after_pause(at)) {
             return None;
         }
         let before = self.breaker_state.clone();
@@ -138,10 +138,8 @@ mod tests {
     /// Ends a job that failed or completed. Returns the length of the pause that begins, in seconds.
     fn end(schedule: &mut ScheduleRecord, fails: bool, began: i64, ended: i64) -> Option<i64> {
         let error = JobError { kind: ErrorKind::Exit, message: "no such file".into() };
-        let outcome = match fails {
-            true => Outcome::Failed { reason: FailReason::Error, error, summary: None },
-            false => Outcome::Completed { summary: None },
-        };
+        let failed = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        let outcome = if fails { failed } else { Outcome::Completed { summary: None } };
         let job = JudgedJob { outcome: &outcome, empty: false, microdollars: 0 };
         let pause = schedule.judge(&BREAKER, job, Some(at(began)), at(ended).into())?;
         Some(pause.until.duration_since(at(ended)).as_secs())
