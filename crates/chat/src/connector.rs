@@ -15,10 +15,10 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// Connects, and passes on each event in the order in which it arrived. Connects again after each loss of the
     /// connection, with a growing wait. Returns only if the platform refuses the bot, or if the receiver is dropped.
     ///
-    /// An event is confirmed to the platform after its reply has arrived. If the sender of the reply is dropped, the
-    /// event is not confirmed. A command or a button is also confirmed if its reply is still missing shortly before the
-    /// time limit of the platform. The next event is passed on without waiting for the reply to a command, a request
-    /// for suggestions or a button, but only after the reply to a message, an edit or a deletion.
+    /// An event is confirmed to the platform after its reply has arrived. If the channel end for the reply is dropped,
+    /// the event is not confirmed. A command or a button is also confirmed if its reply is still missing shortly before
+    /// the time limit of the platform. The next event is passed on without waiting for the reply to a command, a
+    /// request for suggestions or a button, but only after the reply to a message, an edit or a deletion.
     async fn run(&self, events: mpsc::Sender<ReceivedEvent>) -> ConnectionEnd;
 
     /// Returns the state of the connection. It is never `Connected` while `run` does not run, even if `run` was dropped
@@ -96,7 +96,7 @@ pub trait Connector: fmt::Debug + Send + Sync {
     async fn check(&self, places: &ExpectedPlaces) -> Result<Vec<SetupProblem>, ChatError>;
 }
 
-/// An event with the sender of its reply.
+/// An event with the channel end for its reply.
 #[derive(Debug)]
 pub struct ReceivedEvent {
     pub event: ChatEvent,

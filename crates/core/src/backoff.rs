@@ -14,9 +14,9 @@ pub struct Backoff {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Growth {
-    /// Each further wait is longer by the first wait.
+    /// Each further wait is the previous wait plus the first wait.
     Linear,
-    /// Each further wait is longer by this factor.
+    /// Each further wait is the previous wait multiplied by this factor.
     Exponential { factor: i32 },
 }
 
@@ -45,7 +45,7 @@ impl Backoff {
     }
 
     /// Returns the same as [`Self::after`], in the type that timers need.
-    pub fn pause_after(self, failures: u32) -> Duration {
+    pub fn wait_after(self, failures: u32) -> Duration {
         self.after(failures).unsigned_abs()
     }
 }
@@ -66,6 +66,6 @@ mod tests {
         let linear = Backoff::linear(seconds(2), seconds(30));
         let waits = [0, 1, 2, 3, 14, 15, 16, u32::MAX].map(|failures| linear.after(failures).as_secs());
         assert_eq!(waits, [2, 2, 4, 6, 28, 30, 30, 30]);
-        assert_eq!(Backoff::doubling(seconds(i64::MAX), seconds(60)).pause_after(2), Duration::from_mins(1));
+        assert_eq!(Backoff::doubling(seconds(i64::MAX), seconds(60)).wait_after(2), Duration::from_mins(1));
     }
 }

@@ -1,10 +1,16 @@
 //! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep completing without using a tool.
 //!
-//! A pause ends by itself. The next job of the schedule is the probe. The schedule pauses again immediately, for twice
-//! as long, in two cases: the probe fails, and `failures` is not 0; or the pause was about jobs without tools, and the
-//! probe uses no tool either. In every other case in which the probe completes, the schedule continues as before. If the
-//! probe fails and `failures` is 0, the next job is again a probe. A cancelled or lost probe decides nothing. A person can
-//! end the pause by enabling the schedule, or with a job by hand that completes.
+//! A pause ends by itself. The next job of the schedule is the probe. Its result decides how the schedule continues:
+//!
+//! - The probe fails: the schedule pauses again immediately, for twice as long. If `failures` is 0, the next job is the
+//!   probe instead.
+//! - The probe completes without a tool, and the pause was about jobs without tools: the schedule pauses again
+//!   immediately, for twice as long.
+//! - The probe completes in any other case: the schedule continues as before the pause.
+//! - The probe is cancelled or lost: the next job is the probe.
+//!
+//! Jobs that began before the end of the pause are not judged. A person can end the pause by enabling the schedule, or
+//! with a job by hand that completes.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -72,7 +78,7 @@ pub struct BreakerState {
 
 /// Result of one job of the schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct FinishedJob<'a> {
+pub struct JudgedJob<'a> {
     pub outcome: &'a Outcome,
     /// True if the job is known to have used no tool.
     pub empty: bool,
@@ -92,7 +98,7 @@ impl Breaker {
     }
 
     /// Records the result of a job, and returns a pause if the schedule has to pause.
-    pub fn judge(&self, state: &mut BreakerState, run: FinishedJob<'_>, now: Timestamp) -> Option<Pause> {
+    pub fn judge(&self, state: &mut BreakerState, run: JudgedJob<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
             // Cancelled and lost jobs do not count, because the schedule does not cause these outcomes.
             Outcome::Cancelled { .. }
@@ -107,13 +113,17 @@ impl Breaker {
     }
 
     fn failed(&self, state: &mut BreakerState, error: &JobError, now: Timestamp) -> Option<Pause> {
+        (state.empty, state.empty_since, state.empty_microdollars) = (0, None, 0);
+        if self.failures == 0 {
+            // `pauses` does not change. So if the job was the probe, the next job is the probe.
+            return None;
+        }
         let signature = signature(error);
         let same = state.signature.as_ref() == Some(&signature);
         state.failures = if same { state.failures.saturating_add(1) } else { 1 };
         state.signature = Some(signature);
-        (state.empty, state.empty_since, state.empty_microdollars) = (0, None, 0);
         let probe = state.pauses > 0;
-        if self.failures == 0 || (state.failures < self.failures && !probe) {
+        if state.failures < self.failures && !probe {
             return None;
         }
         let times = state.failures;
@@ -133,15 +143,17 @@ impl Breaker {
             (state.failures, state.pauses, state.reason) = (0, 0, None);
         }
         let since = *state.empty_since.get_or_insert(now);
-        // After a pause, one job without tools is enough for the next pause, so `empty_within` does not apply.
-        if state.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
+        // After a pause, one job without tools is enough for the next pause, so `empty_within` and `empty_usd` do not
+        // apply.
+        let probe = state.pauses > 0;
+        if !probe && now.duration_since(since) > self.empty_within.duration() {
             (state.empty, state.empty_since, state.empty_microdollars) = (0, Some(now), 0);
         }
         state.empty = state.empty.saturating_add(1);
         state.empty_microdollars = state.empty_microdollars.saturating_add(microdollars);
         let cost = crate::budget::microdollars(self.empty_usd);
-        let enough = state.empty >= self.empty_runs || state.pauses > 0;
-        if self.empty_runs == 0 || !enough || state.empty_microdollars < cost {
+        let enough = state.empty >= self.empty_runs && state.empty_microdollars >= cost;
+        if self.empty_runs == 0 || !(enough || probe) {
             if self.empty_runs == 0 {
                 *state = BreakerState::default();
             }
@@ -206,7 +218,7 @@ mod tests {
                 'c' => Outcome::Cancelled { how: crate::job::Termination::Graceful },
                 _ => completed(),
             };
-            let run = FinishedJob { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
+            let run = JudgedJob { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
             let pause = breaker.judge(&mut state, run, now);
             answers += &pause
                 .map_or("-".to_owned(), |pause| format!("[{}m]", pause.until.duration_since(now).as_mins()));
@@ -250,6 +262,11 @@ mod tests {
             ("jobs beyond `empty_within` do not count together", hour, "ee  eee", "----[15m]"),
             ("a probe that completes ends a pause for failures", both, "fffee", "--[15m]-[15m]"),
             ("`empty_within` does not apply to the probe", hour, "eee    e", "--[15m][30m]"),
+            ("with `failures: 0`, the job after a failed probe is a probe", empty, "eefe", "-[15m]-[30m]"),
+            ("the same if several probes fail", empty, "eeffgeoee", "-[15m]---[30m]--[15m]"),
+            ("`empty_usd` does not apply to the probe", with_min_cost, "eeeefe", "---[15m]-[30m]"),
+            ("a cancelled or lost probe decides nothing", both, "fffclf", "--[15m]--[30m]"),
+            ("a pause for jobs without tools follows a failed probe", both, "eefee", "-[15m][30m]-[15m]"),
         ] {
             assert_eq!(answers_to(breaker, runs), expected, "{name}");
         }

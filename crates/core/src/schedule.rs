@@ -4,11 +4,13 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::breaker::{BreakerState, Pause};
+use crate::breaker::BreakerState;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::moment::{BootTime, MIN_CLOCK_STEP, Moment};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
+
+mod pause;
 
 /// State of a schedule in the store. Its config is in [`crate::roster::Schedule`].
 #[derive(Debug, Clone, PartialEq)]
@@ -339,23 +341,6 @@ impl ScheduleRecord {
         is_stopped
     }
 
-    /// Pauses the schedule for its breaker, and returns whether a pause has begun. A schedule that a person disabled
-    /// stays disabled, and the jobs that it has accepted wait for the end of the pause.
-    pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
-        let on = self.state == ScheduleState::Active;
-        let begins = on || self.is_disabled_by_person();
-        if begins {
-            self.pause_boot = now.boot.map(|boot| boot.plus(pause.until.duration_since(now.wall)));
-        }
-        if on {
-            self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
-            self.waiting = None;
-        } else if self.is_disabled_by_person() {
-            self.pause_while_disabled = Some(pause.until);
-        }
-        begins
-    }
-
     /// Checks whether it accepts no occurrence now, because it is disabled, has finished or has an error. During a
     /// pause, it accepts occurrences from outside.
     pub const fn is_off(&self) -> bool {
@@ -369,30 +354,6 @@ impl ScheduleRecord {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
 
-    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A schedule that a
-    /// person disabled during a pause is still paused.
-    pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
-        let until = match self.state {
-            ScheduleState::Paused { until, .. } => until,
-            _ => self.pause_while_disabled.filter(|_| self.is_disabled_by_person())?,
-        };
-        Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
-    }
-
-    /// Ends the pause if its time has passed, and returns whether it has ended now; the next job is the probe. Due
-    /// times during the pause do not fire. A schedule that a person disabled stays disabled.
-    pub fn resume(&mut self, now: Moment) -> bool {
-        let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
-        if over {
-            if !self.is_disabled_by_person() {
-                self.state = ScheduleState::Active;
-            }
-            self.count_due_times_from(now.wall);
-            self.pause_while_disabled = None;
-        }
-        over
-    }
-
     /// Finishes the schedule because nothing of it is due any more. Does nothing and returns false if the schedule is
     /// not active.
     pub fn finish(&mut self) -> bool {
@@ -402,19 +363,6 @@ impl ScheduleRecord {
             self.waiting = None;
         }
         on
-    }
-
-    /// Checks whether a firing has to wait for the end of the pause. A firing from outside is not dropped because of a
-    /// pause: it is prepared afterwards. Firings by the clock do not wait: due times during a pause do not fire.
-    /// Firings by hand do not wait: they run during the pause.
-    pub fn holds_back(&self, key: &FiringKey) -> bool {
-        let is_paused = matches!(self.state, ScheduleState::Paused { .. }) || self.is_paused_while_disabled();
-        is_paused && !key.is_by_clock() && !key.is_by_hand()
-    }
-
-    /// Checks whether a person disabled it during a pause that has not ended.
-    pub fn is_paused_while_disabled(&self) -> bool {
-        self.is_disabled_by_person() && self.pause_while_disabled.is_some()
     }
 
     /// Reopens the schedule, because the config has moved its `end_at` into the future or removed it. Due times while
@@ -455,19 +403,6 @@ impl ScheduleRecord {
             }
         }
         ahead
-    }
-
-    /// Resets the breaker state, and ends a pause, because a job by hand succeeded, or because the breaker was
-    /// turned off. Returns whether the schedule was paused, also if a person disabled it during the pause.
-    pub fn reset_breaker(&mut self, now: Timestamp) -> bool {
-        let was_paused_while_disabled = self.is_paused_while_disabled();
-        (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
-        let paused = matches!(self.state, ScheduleState::Paused { .. });
-        if paused {
-            self.state = ScheduleState::Active;
-            self.count_due_times_from(now);
-        }
-        paused || was_paused_while_disabled
     }
 
     /// Returns the error that prevents the schedule from firing now; none if `last_error` is the error of its last run.
@@ -651,18 +586,6 @@ mod tests {
         assert!(schedule.restart_from_now(at(600).into()));
         assert_eq!((schedule.last_due, schedule.armed_at), (Some(at(600)), at(0)));
         assert_eq!(schedule.replay_until, Some(at(900)));
-    }
-
-    #[test]
-    fn a_pause_is_counted_on_the_boot_clock() {
-        let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));
-        let moment = |wall, second| Moment { wall: at(wall), boot: boot(second) };
-        let mut schedule = record();
-        let pause = Pause { until: at(60), reason: "it failed".into() };
-        assert!(schedule.pause(pause, moment(0, 500)));
-        assert!(!schedule.resume(moment(7_200, 510)), "the wall clock was set forward");
-        assert_eq!(schedule.pause_ends(moment(-600, 510)), Some(at(-550)), "the wall clock was set back");
-        assert!(schedule.resume(moment(-540, 560)));
     }
 
     #[test]

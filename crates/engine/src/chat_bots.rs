@@ -135,7 +135,7 @@ pub(crate) fn wait_after(error: &ChatError, failures: u32) -> Duration {
         ChatError::Revoked { .. }
         | ChatError::Refused { .. }
         | ChatError::Unavailable { .. }
-        | ChatError::TooLarge { .. } => wait::length("chat_retry", REQUEST_BACKOFF.pause_after(failures)),
+        | ChatError::TooLarge { .. } => wait::length("chat_retry", REQUEST_BACKOFF.wait_after(failures)),
     }
 }
 

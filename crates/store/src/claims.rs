@@ -4,7 +4,7 @@
 //! write of the attempt names the epoch of its claim, so a node that lost its lease can no longer change the job.
 
 use cowhand_core::attempt::Settlement;
-use cowhand_core::breaker::{Breaker, FinishedJob};
+use cowhand_core::breaker::{Breaker, JudgedJob};
 use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -586,11 +586,10 @@ async fn update_schedule(
         schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
-        let run = FinishedJob { outcome, empty, microdollars };
-        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, ended.wall));
-        if let Some(pause) = pause
-            && schedule.pause(pause.clone(), ended)
-        {
+        let judged = JudgedJob { outcome, empty, microdollars };
+        let began_at = job.run_started_at();
+        let pause = breaker.and_then(|breaker| schedule.judge(&breaker, judged, began_at, ended));
+        if let Some(pause) = pause {
             let fact = Fact::SchedulePaused { reason: pause.reason, until: pause.until };
             schedules::record(tx, &schedule, fact, now);
         }

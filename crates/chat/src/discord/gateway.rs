@@ -20,7 +20,7 @@ use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, Shard
 use super::DiscordSettings;
 use super::command::SlashRegistration;
 use super::directory::parsed;
-use super::interaction::{InteractionKey, answer_interaction};
+use super::interaction::{InteractionAddress, answer_interaction};
 use super::presence::presence;
 use super::rest::{DiscordRest, RestError};
 use super::wire::{DiscordInteraction, DiscordReady};
@@ -209,13 +209,13 @@ impl GatewayReader<'_> {
         });
     }
 
-    /// Starts the task that answers an interaction, and returns the sender of its reply. The task ends when the reply is
-    /// sent or the sender is dropped.
+    /// Starts the task that answers an interaction, and returns the channel end for its reply. The task ends when the
+    /// reply is sent or the channel end is dropped.
     fn begin_answer(&self, interaction: &DiscordInteraction) -> oneshot::Sender<EventReply> {
-        let (rest, key) = (Arc::clone(self.rest), InteractionKey::of(interaction));
+        let (rest, address) = (Arc::clone(self.rest), InteractionAddress::of(interaction));
         let (sender, reply) = oneshot::channel();
         let received_at = Instant::now();
-        tokio::spawn(async move { answer_interaction(&rest, &key, received_at, reply).await });
+        tokio::spawn(async move { answer_interaction(&rest, &address, received_at, reply).await });
         sender
     }
 

@@ -1,4 +1,4 @@
-//! Slash commands that people use, and buttons that they press: the events and the answers.
+//! Interactions of people: slash commands, presses of buttons, and requests for suggestions; the events and the answers.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const EPHEMERAL: u64 = 1 << 6;
 /// Maximum number of suggestions, and the maximum length of one.
 const MOST_SUGGESTIONS: usize = 25;
 const LONGEST_SUGGESTION: usize = 100;
-/// Error code of a callback that was sent before.
+/// Error code with which Discord refuses a second callback for the same interaction.
 const ALREADY_ANSWERED: u64 = 40060;
 
 const COMMAND: u64 = 2;
@@ -38,9 +38,9 @@ const CALLBACK_LATER: u64 = 5;
 const CALLBACK_NOTHING: u64 = 6;
 const CALLBACK_CHOICES: u64 = 8;
 
-/// The data of an interaction that its answer needs.
+/// Address of the answer to an interaction: the data that the answer needs.
 #[derive(Clone)]
-pub(super) struct InteractionKey {
+pub(super) struct InteractionAddress {
     id: String,
     application: String,
     token: String,
@@ -49,13 +49,13 @@ pub(super) struct InteractionKey {
 }
 
 /// Does not show the token.
-impl std::fmt::Debug for InteractionKey {
+impl std::fmt::Debug for InteractionAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InteractionKey").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("InteractionAddress").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl InteractionKey {
+impl InteractionAddress {
     pub(super) fn of(interaction: &DiscordInteraction) -> Self {
         Self {
             id: interaction.id.clone(),
@@ -135,7 +135,7 @@ fn text_of(option: &InteractionOption) -> String {
 /// Sends suggestions. Sends an empty list if there is no reply in time, because Discord accepts no later answer.
 async fn answer_autocomplete(
     rest: &DiscordRest,
-    key: &InteractionKey,
+    address: &InteractionAddress,
     received_at: Instant,
     reply: oneshot::Receiver<EventReply>,
 ) {
@@ -146,30 +146,31 @@ async fn answer_autocomplete(
     let fits = |text: &&String| (1..=LONGEST_SUGGESTION).contains(&text.encode_utf16().count());
     let choices = suggestions.iter().filter(fits).take(MOST_SUGGESTIONS);
     let choices: Vec<Value> = choices.map(|text| json!({ "name": text, "value": text })).collect();
-    log(rest.send(&key.callback(CALLBACK_CHOICES, Some(json!({ "choices": choices })))).await);
+    log(rest.send(&address.callback(CALLBACK_CHOICES, Some(json!({ "choices": choices })))).await);
 }
 
 /// Waits for the reply, and answers the interaction within the limit of three seconds after `received_at`. If the
-/// sender of the reply is dropped, Discord tells the person that the bot did not answer.
+/// reply channel is dropped before `REPLY_TIME`, a command or press gets no callback, and Discord says that the bot did
+/// not answer. If it is dropped later, cowhand itself says that there is no answer.
 pub(super) async fn answer_interaction(
     rest: &DiscordRest,
-    key: &InteractionKey,
+    address: &InteractionAddress,
     received_at: Instant,
     mut reply: oneshot::Receiver<EventReply>,
 ) {
-    if key.kind == AUTOCOMPLETE {
-        return answer_autocomplete(rest, key, received_at, reply).await;
+    if address.kind == AUTOCOMPLETE {
+        return answer_autocomplete(rest, address, received_at, reply).await;
     }
     let callback = match timeout_at(received_at + REPLY_TIME, &mut reply).await {
-        Ok(Ok(EventReply::Text(text))) => key.callback(CALLBACK_MESSAGE, Some(private_message(&text))),
-        Ok(Ok(EventReply::Stored)) if key.kind == COMPONENT => key.callback(CALLBACK_NOTHING, None),
+        Ok(Ok(EventReply::Text(text))) => address.callback(CALLBACK_MESSAGE, Some(private_message(&text))),
+        Ok(Ok(EventReply::Stored)) if address.kind == COMPONENT => address.callback(CALLBACK_NOTHING, None),
         Ok(Ok(EventReply::Stored | EventReply::Suggestions(_))) => {
-            key.callback(CALLBACK_MESSAGE, Some(private_message("Done.")))
+            address.callback(CALLBACK_MESSAGE, Some(private_message("Done.")))
         }
         Ok(Err(_)) => return,
         Err(_) => {
-            log(rest.send(&key.callback(CALLBACK_LATER, Some(json!({ "flags": EPHEMERAL })))).await);
-            return answer_later(rest, key, received_at, reply).await;
+            log(rest.send(&address.callback(CALLBACK_LATER, Some(json!({ "flags": EPHEMERAL })))).await);
+            return answer_later(rest, address, received_at, reply).await;
         }
     };
     log(rest.send(&callback).await);
@@ -177,14 +178,16 @@ pub(super) async fn answer_interaction(
 
 async fn answer_later(
     rest: &DiscordRest,
-    key: &InteractionKey,
+    address: &InteractionAddress,
     received_at: Instant,
     reply: oneshot::Receiver<EventReply>,
 ) {
     let request = match timeout_at(received_at + TOKEN_LIFE, reply).await {
-        Ok(Ok(EventReply::Text(text))) => key.on_original(Method::PATCH).json(private_message(&text)),
-        Ok(Ok(EventReply::Stored | EventReply::Suggestions(_))) => key.on_original(Method::DELETE),
-        Ok(Err(_)) => key.on_original(Method::PATCH).json(private_message("There is no answer. Try again.")),
+        Ok(Ok(EventReply::Text(text))) => address.on_original(Method::PATCH).json(private_message(&text)),
+        Ok(Ok(EventReply::Stored | EventReply::Suggestions(_))) => address.on_original(Method::DELETE),
+        Ok(Err(_)) => {
+            address.on_original(Method::PATCH).json(private_message("There is no answer. Try again."))
+        }
         Err(_) => return,
     };
     log(rest.send(&request).await);

@@ -8,7 +8,8 @@ use super::history::{history, time_of_id};
 use super::rest::{DiscordRest, RestError};
 
 /// Returns the messages that were sent after `after`, the oldest first. If there are more than `limit`, returns the
-/// newest ones. A channel or thread whose last message is older, according to the gateway, is not read.
+/// newest ones. A channel or thread whose last message is older, according to the events of Discord's gateway, is not
+/// read.
 pub(super) async fn missed(
     rest: &DiscordRest,
     directory: &Directory,
@@ -21,14 +22,15 @@ pub(super) async fn missed(
         let last_message = directory.last_message_at_begin(id);
         last_message.and_then(|message| time_of_id(&message)).is_some_and(|time| time <= after)
     };
-    let (mut missed, mut refusal) = (Vec::new(), None);
+    let (mut missed, mut channel_error) = (Vec::new(), None);
     if !is_quiet(&channel.channel) {
         // A thread can be listed in the config as a channel.
         let place = directory.place(rest, channel.space.clone(), &channel.channel).await?;
         match history(rest, directory, &place, Some(after), None, limit).await {
             Ok(messages) => missed = messages,
-            // A forum has only threads, so Discord may refuse to list its messages.
-            Err(error @ RestError::Refused { .. }) => refusal = Some(error),
+            // A forum has only threads, so Discord may refuse to list its messages. The refusal is returned only if no
+            // thread can be read either.
+            Err(error @ RestError::Refused { .. }) => channel_error = Some(error),
             Err(error) => return Err(error),
         }
     }
@@ -39,15 +41,15 @@ pub(super) async fn missed(
         match history(rest, directory, &place, Some(after), None, limit).await {
             Ok(messages) => {
                 missed.extend(messages);
-                refusal = None;
+                channel_error = None;
             }
-            // The thread was deleted, or the bot may no longer read it.
+            // The thread was deleted, or the bot is no longer allowed to read it.
             Err(RestError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
     }
-    if let Some(refusal) = refusal {
-        return Err(refusal);
+    if let Some(error) = channel_error {
+        return Err(error);
     }
     missed.sort_by(|one, other| (one.sent_at, &one.id).cmp(&(other.sent_at, &other.id)));
     missed.drain(..missed.len().saturating_sub(limit));

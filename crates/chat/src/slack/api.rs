@@ -208,7 +208,7 @@ impl SlackApi {
                     if failures >= MAX_TRIES {
                         return Err(error);
                     }
-                    wait::length("chat_retry", RETRY_WAITS.pause_after(failures))
+                    wait::length("chat_retry", RETRY_WAITS.wait_after(failures))
                 }
             };
             sleep(wait).await;

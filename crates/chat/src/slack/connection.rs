@@ -68,17 +68,17 @@ impl SlackConnector {
             failures = if length < STABLE_CONNECTION { failures + 1 } else { 0 };
             let wait = match end {
                 SocketEnd::Disabled => return refused(SOCKET_MODE_ADVICE.to_owned()),
-                // The old connection stays in use until Slack closes it.
+                // The old connection stays in use until Slack closes it, but at most for `LINGER`.
                 SocketEnd::Refresh if failures <= MAX_QUICK_REFRESHES => Duration::ZERO,
                 SocketEnd::Refresh => {
                     let problem = Some("Slack ends each connection at once".to_owned());
                     self.state.send_replace(ConnectionState::Connecting { problem });
-                    RECONNECT_WAITS.pause_after(failures - MAX_QUICK_REFRESHES)
+                    RECONNECT_WAITS.wait_after(failures - MAX_QUICK_REFRESHES)
                 }
                 SocketEnd::Lost { reason } => {
                     tracing::info!("the connection to Slack is lost: {reason}");
                     self.state.send_replace(ConnectionState::Connecting { problem: Some(reason) });
-                    RECONNECT_WAITS.pause_after(failures)
+                    RECONNECT_WAITS.wait_after(failures)
                 }
             };
             sleep(wait).await;

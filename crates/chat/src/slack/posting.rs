@@ -259,5 +259,5 @@ pub(super) fn thread_param(place: &ChatPlace) -> Option<(&'static str, String)> 
 
 /// Returns the wait before another try.
 pub(super) fn wait_after(failures: u32) -> Duration {
-    wait::length("chat_retry", POST_WAITS.pause_after(failures))
+    wait::length("chat_retry", POST_WAITS.wait_after(failures))
 }

@@ -32,7 +32,7 @@ pub(super) struct Interaction {
 }
 
 /// Acknowledges an interaction and sends its text. If the reply takes too long, acknowledges the interaction first. If
-/// the sender of the reply is dropped, does not acknowledge it.
+/// the channel end for the reply is dropped, does not acknowledge it.
 pub(super) async fn respond(
     api: Arc<SlackApi>,
     interaction: Interaction,
@@ -74,7 +74,7 @@ async fn send_text(api: &SlackApi, response_url: Option<String>, text: &str) {
                 tracing::warn!("Slack refused a reply to a command: HTTP status {}", response.status());
                 return;
             }
-            Ok(_) | Err(_) => sleep(RESPONSE_WAITS.pause_after(failures)).await,
+            Ok(_) | Err(_) => sleep(RESPONSE_WAITS.wait_after(failures)).await,
         }
     }
     tracing::warn!("a reply to a command on Slack could not be sent");

@@ -1,4 +1,8 @@
 //! One WebSocket of Socket Mode: frames, envelopes, acknowledgements, pings.
+//!
+//! Several connections can be open at the same time. The current one is the newest. If Slack announces the end of a
+//! connection, a new one is opened, and the old one stays open until Slack closes it, but at most for `LINGER`. Envelopes
+//! of all open connections are received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +24,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for which a connection stays in use after Slack has announced its end.
+/// Maximum time for which a connection stays in use after Slack has announced its end.
 const LINGER: Duration = Duration::from_mins(1);
 
 pub(super) type SlackStream = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -28,7 +32,7 @@ pub(super) type SlackStream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Reason why a connection is not the current one any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SocketEnd {
-    /// Slack will close the connection. The connection stays in use until then.
+    /// Slack will close the connection. The connection stays in use until then, but at most for `LINGER`.
     Refresh,
     /// Socket Mode was disabled.
     Disabled,
@@ -50,8 +54,8 @@ pub(super) struct Envelope {
     pub(super) kind: EnvelopeKind,
     pub(super) payload: Value,
     pub(super) acknowledgement: Acknowledgement,
-    /// Sender of the reply to a command or a button. None for an event. The task `respond` waits for this
-    /// reply from the arrival of the envelope on.
+    /// Channel end for the reply to a command or a press; none for an event. The task [`respond`] starts to wait for
+    /// the reply when the envelope arrives.
     pub(super) reply: Option<oneshot::Sender<EventReply>>,
 }
 
@@ -90,7 +94,9 @@ pub(super) async fn open(url: &str) -> Result<SlackStream, SocketEnd> {
         }
         Err(lost("Slack closed the WebSocket"))
     };
-    timeout(OPEN_TIMEOUT, opening).await.unwrap_or_else(|_| Err(lost("Slack did not send `hello` in time")))
+    let seconds = OPEN_TIMEOUT.as_secs();
+    let too_late = || lost(&format!("the connection to Slack was not ready within {seconds} seconds"));
+    timeout(OPEN_TIMEOUT, opening).await.unwrap_or_else(|_| Err(too_late()))
 }
 
 enum SlackFrame {

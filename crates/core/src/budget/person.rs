@@ -95,7 +95,9 @@ mod tests {
         );
         let sentence = over.sentence(&"a".parse().unwrap(), &TimeZone::UTC);
         assert!(
-            sentence.starts_with("the daily budget of its sender of $10.00 has no room: $4.00 spent"),
+            sentence.starts_with(
+                "the daily budget of $10.00 of the person who sent the message has no room: $4.00 spent"
+            ),
             "{sentence}"
         );
         let over = reserve(limits(None, 10, 0), Some(0)).unwrap_err();

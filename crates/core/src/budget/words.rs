@@ -1,10 +1,8 @@
 //! Texts about money and budgets.
 
-use std::fmt;
-
 use jiff::tz::TimeZone;
 
-use super::{Amount, BudgetOwner, BudgetWindow, OverBudget, Unit, microdollars};
+use super::{Amount, BudgetOwner, BudgetWindow, OverBudget, Unit, microdollars, unpriced};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
@@ -21,7 +19,7 @@ pub fn money(microdollars: u64) -> String {
 }
 
 /// Formats the cost of a job from its usage, or from several parts of its usage: `$0.05`, or `≤ $0.05` if a part of the
-/// cost is assumed. Returns none if no cost is known.
+/// cost is assumed. Returns none if no cost is reported or assumed.
 pub fn cost_in_words<'a>(usages: impl IntoIterator<Item = &'a JobUsage>) -> Option<String> {
     let (mut cost, mut is_known, mut is_assumed) = (0_u64, false, false);
     for usage in usages {
@@ -73,10 +71,26 @@ impl OverBudget {
         }
     }
 
+    /// Names the budget and its limit.
+    fn budget(&self, agent: &AgentName, limit: &str) -> String {
+        let window = match self.window {
+            BudgetWindow::Job => "job",
+            BudgetWindow::Day => "daily",
+            BudgetWindow::Month => "monthly",
+        };
+        match self.scope {
+            BudgetOwner::Agent => format!("{agent}'s {window} budget of {limit}"),
+            BudgetOwner::Fleet => format!("the fleet's {window} budget of {limit}"),
+            BudgetOwner::Person => {
+                format!("the {window} budget of {limit} of the person who sent the message")
+            }
+        }
+    }
+
     /// Describes on one line which budget is used up or has no room, how much was spent, and what to do.
     pub fn sentence(&self, agent: &AgentName, zone: &TimeZone) -> String {
         let (limit, spent) = (self.unit.amount(self.limit), self.unit.amount(self.spent));
-        let owner = Owner { over: self, agent };
+        let budget = self.budget(agent, &limit);
         let reserved = match self.reserved {
             0 => String::new(),
             reserved => format!(", {} reserved by running jobs", self.unit.amount(reserved)),
@@ -84,12 +98,12 @@ impl OverBudget {
         // For an attempt of unknown cost, `needed` is 1, the smallest amount. This amount says nothing about the cost,
         // so it is not shown.
         let text = if self.spent < self.limit && self.needed <= 1 {
-            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and nothing is left")
+            format!("{budget} has no room: {spent} spent{reserved}, and nothing is left")
         } else if self.spent < self.limit {
             let needed = self.unit.amount(self.needed);
-            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and a job may need {needed}")
+            format!("{budget} has no room: {spent} spent{reserved}, and a job may need {needed}")
         } else {
-            format!("{owner} of {limit} is used up: {spent} spent")
+            format!("{budget} is used up: {spent} spent")
         };
         match self.until {
             Some(_) if self.fits_after_running() => format!(
@@ -119,34 +133,12 @@ pub fn unpriced_sentence(agent: &AgentName, model: &str) -> String {
 /// Describes on one line why a job counts with a higher cost than was reported; none if no cost was assumed.
 pub fn assumed_sentence(usage: &JobUsage) -> Option<String> {
     let assumed = money(microdollars(usage.assumed_usd?));
-    let unpriced = usage.per_model.iter().find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());
-    Some(match unpriced {
-        Some((model, _)) => format!(
+    Some(match unpriced(usage) {
+        Some(model) => format!(
             "{assumed} of that is assumed, because the price of {model} is not known; add it to `prices` of the root file"
         ),
-        None => format!("{assumed} of that is assumed, because an attempt ended before it reported its cost"),
+        None => format!("{assumed} of that is assumed, because an attempt did not report its cost"),
     })
-}
-
-struct Owner<'a> {
-    over: &'a OverBudget,
-    agent: &'a AgentName,
-}
-
-impl fmt::Display for Owner<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.over.window, self.over.scope) {
-            (BudgetWindow::Job, BudgetOwner::Agent) => write!(f, "{}'s job budget", self.agent),
-            (BudgetWindow::Job, BudgetOwner::Fleet) => write!(f, "the fleet's job budget"),
-            (BudgetWindow::Day, BudgetOwner::Agent) => write!(f, "{}'s daily budget", self.agent),
-            (BudgetWindow::Month, BudgetOwner::Agent) => write!(f, "{}'s monthly budget", self.agent),
-            (BudgetWindow::Job, BudgetOwner::Person) => write!(f, "the job budget of its sender"),
-            (BudgetWindow::Day, BudgetOwner::Person) => write!(f, "the daily budget of its sender"),
-            (BudgetWindow::Month, BudgetOwner::Person) => write!(f, "the monthly budget of its sender"),
-            (BudgetWindow::Day, BudgetOwner::Fleet) => write!(f, "the fleet's daily budget"),
-            (BudgetWindow::Month, BudgetOwner::Fleet) => write!(f, "the fleet's monthly budget"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -168,6 +160,29 @@ mod tests {
         }
         assert_eq!(tokens(999), "999 tokens");
         assert_eq!(tokens(1_234_567), "1,234,567 tokens");
+    }
+
+    #[test]
+    fn an_assumed_cost_has_a_reason() {
+        let unpriced = "because the price of b is not known; add it to `prices` of the root file";
+        let unreported = "because an attempt did not report its cost";
+        for (json, expected) in [
+            (r#"{"per_model":{"b":{"input_tokens":5}},"assumed_usd":0.5}"#, Some(unpriced)),
+            (
+                r#"{"per_model":{"a":{"input_tokens":5,"cost_usd":1},"b":{"input_tokens":5}},"assumed_usd":0.5}"#,
+                Some(unpriced),
+            ),
+            (
+                r#"{"per_model":{"b":{"input_tokens":5}},"total_cost_usd":1,"assumed_usd":0.5}"#,
+                Some(unreported),
+            ),
+            (r#"{"assumed_usd":0.5}"#, Some(unreported)),
+            (r#"{"total_cost_usd":1}"#, None),
+        ] {
+            let usage: JobUsage = serde_json::from_str(json).unwrap();
+            let expected = expected.map(|reason| format!("$0.50 of that is assumed, {reason}"));
+            assert_eq!(assumed_sentence(&usage), expected, "{json}");
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub fn over_person_budget(over: &OverBudget, now: Timestamp) -> String {
     )
 }
 
-/// Says that a message waits, because the daily budget of its sender has no room for its job now.
+/// Says that a message waits, because the daily budget of the sender has no room for its job now.
 pub fn waits_for_budget(agent: &AgentName, over: &OverBudget, job: &JobId, platform: ChatPlatform) -> String {
     let (agent, limit) = (escape(agent.as_str(), platform), money(over.limit));
     // The note does not contain a remaining time, which would change while the note is shown.

@@ -158,7 +158,7 @@ impl Snapshot {
     /// pause continue and are not waited for.
     pub(super) fn begun_probe(&self, schedule: &Schedule, record: &ScheduleRecord) -> Option<&JobId> {
         let mut jobs = self.fired_by(schedule);
-        jobs.find(|job| job.began_at.is_some_and(|at| at >= record.armed_at)).map(|job| &job.id)
+        jobs.find(|job| job.began_at.is_some_and(|at| record.began_after_pause(at))).map(|job| &job.id)
     }
 
     fn fired_by(&self, schedule: &Schedule) -> impl Iterator<Item = &LiveJob> {

@@ -65,7 +65,7 @@ fn run(bench: &Bench, database: &Database, places: usize, count: usize, limit: &
     queue::deliver(&daemon, 0, count);
     wait_for("the first jobs", || database.jobs(&daemon, "running") == places);
     assert_eq!(database.jobs(&daemon, "pending"), count - places, "all other jobs wait");
-    // The views of the waiting jobs are part of the deliveries, which are another row.
+    // The views of the waiting jobs are part of the deliveries, which are another group of figures.
     thread::sleep(Duration::from_secs(1));
     let cpu = tree_cpu(daemon.pid());
     let begin = nanoseconds() / 1_000;

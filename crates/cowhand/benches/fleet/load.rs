@@ -78,8 +78,12 @@ fn of_running(
     let peak = megabytes(daemon.pid(), "VmHWM");
     let all = Figure::new(format!("memory of a daemon with {name} schedules"), resident, "MB");
     vec![
-        Figure::new(format!("memory of a schedule beyond its text, {name}"), each.max(0.0), "KB")
-            .at_most(2.0),
+        Figure::new(
+            format!("memory of a schedule without the bytes of its YAML, {name}"),
+            each.max(0.0),
+            "KB",
+        )
+        .at_most(2.0),
         if schedules == 100_000 { all.at_most(300.0) } else { all },
         Figure::new(format!("peak memory during a reload, {name}"), peak, "MB"),
         match most_reload {

@@ -46,7 +46,7 @@ use arguments::Request;
 use figure::Figure;
 use report::Report;
 
-/// What a row needs to know: the measured program and the size of the run.
+/// What a group of figures needs to know: the measured program and the size of the run.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) program: PathBuf,
@@ -60,29 +60,37 @@ impl Bench {
     }
 }
 
-/// Row group with its name, its description and its function.
-struct Row {
+/// A group of figures that one function measures.
+struct FigureGroup {
     name: &'static str,
     about: &'static str,
     run: fn(&Bench) -> Vec<Figure>,
 }
 
-const ROWS: &[Row] = &[
-    Row {
+const FIGURE_GROUPS: &[FigureGroup] = &[
+    FigureGroup {
         name: "firing",
         about: "CPU of one firing, and the time from due to running",
         run: firing::measure,
     },
-    Row { name: "burst", about: "many schedules due at one instant", run: burst::measure },
-    Row { name: "jobs", about: "jobs per second on SQLite and PostgreSQL", run: jobs::measure },
-    Row { name: "webhooks", about: "durable deliveries of 1, 8 and 64 clients", run: webhooks::measure },
-    Row { name: "output", about: "a large output of one agent", run: output::measure },
-    Row { name: "load", about: "start, memory and reload with many schedules", run: load::measure },
-    Row { name: "growth", about: "CPU and memory while many jobs end", run: growth::measure },
-    Row { name: "disk", about: "files that a settled job leaves", run: disk::measure },
-    Row { name: "lists", about: "command line with many ended jobs", run: lists::measure },
-    Row { name: "tail", about: "delay of live output with many running jobs", run: tail::measure },
-    Row { name: "idle", about: "CPU and writes of an idle daemon, and of its followers", run: idle::measure },
+    FigureGroup { name: "burst", about: "many schedules due at one instant", run: burst::measure },
+    FigureGroup { name: "jobs", about: "jobs per second on SQLite and PostgreSQL", run: jobs::measure },
+    FigureGroup {
+        name: "webhooks",
+        about: "durable deliveries of 1, 8 and 64 clients",
+        run: webhooks::measure,
+    },
+    FigureGroup { name: "output", about: "a large output of one agent", run: output::measure },
+    FigureGroup { name: "load", about: "start, memory and reload with many schedules", run: load::measure },
+    FigureGroup { name: "growth", about: "CPU and memory while many jobs end", run: growth::measure },
+    FigureGroup { name: "disk", about: "files that a settled job leaves", run: disk::measure },
+    FigureGroup { name: "lists", about: "command line with many ended jobs", run: lists::measure },
+    FigureGroup { name: "tail", about: "delay of live output with many running jobs", run: tail::measure },
+    FigureGroup {
+        name: "idle",
+        about: "CPU and writes of an idle daemon, and of its followers",
+        run: idle::measure,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -93,8 +101,10 @@ fn main() -> ExitCode {
     }
     match arguments::read(words) {
         Ok(Request::Help) => print!("{}", arguments::HELP),
-        Ok(Request::List) => ROWS.iter().for_each(|row| println!("{:<10}{}", row.name, row.about)),
-        Ok(Request::Measure { bench, rows }) => return measure(&bench, &rows),
+        Ok(Request::List) => {
+            FIGURE_GROUPS.iter().for_each(|group| println!("{:<10}{}", group.name, group.about))
+        }
+        Ok(Request::Measure { bench, groups }) => return measure(&bench, &groups),
         Err(problem) => {
             eprint!("scripts/bench: {problem}\n\n{}", arguments::HELP);
             return ExitCode::from(2);
@@ -103,17 +113,17 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn measure(bench: &Bench, rows: &[&'static Row]) -> ExitCode {
+fn measure(bench: &Bench, groups: &[&'static FigureGroup]) -> ExitCode {
     let mut report = Report::new(bench);
-    for (index, row) in rows.iter().enumerate() {
-        eprintln!("[{}/{}] {}: {} …", index + 1, rows.len(), row.name, row.about);
+    for (index, group) in groups.iter().enumerate() {
+        eprintln!("[{}/{}] {}: {} …", index + 1, groups.len(), group.name, group.about);
         let begin = Instant::now();
         // The message of the panic is on standard error.
-        match catch_unwind(AssertUnwindSafe(|| (row.run)(bench))) {
-            Ok(figures) => report.add(row.name, figures),
-            Err(_) => report.fail(row.name),
+        match catch_unwind(AssertUnwindSafe(|| (group.run)(bench))) {
+            Ok(figures) => report.add(group.name, figures),
+            Err(_) => report.fail(group.name),
         }
-        eprintln!("[{}/{}] {}: {:.1} s", index + 1, rows.len(), row.name, begin.elapsed().as_secs_f64());
+        eprintln!("[{}/{}] {}: {:.1} s", index + 1, groups.len(), group.name, begin.elapsed().as_secs_f64());
     }
     report.finish();
     if report.has_failures() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -30,16 +30,16 @@ impl Report {
         Self { folder, quick: bench.quick, machine, figures: Vec::new(), failed: Vec::new(), previous }
     }
 
-    pub(crate) fn add(&mut self, row: &'static str, figures: Vec<Figure>) {
+    pub(crate) fn add(&mut self, group: &'static str, figures: Vec<Figure>) {
         for figure in &figures {
             let value = figure.value.map_or("refused".to_owned(), |value| with_unit(value, figure.unit));
             eprintln!("      {}: {value}  {}", figure.name, figure.result());
         }
-        self.figures.extend(figures.into_iter().map(|figure| (row, figure)));
+        self.figures.extend(figures.into_iter().map(|figure| (group, figure)));
     }
 
-    pub(crate) fn fail(&mut self, row: &'static str) {
-        self.failed.push(row);
+    pub(crate) fn fail(&mut self, group: &'static str) {
+        self.failed.push(group);
     }
 
     pub(crate) fn has_failures(&self) -> bool {
@@ -50,8 +50,8 @@ impl Report {
     pub(crate) fn finish(&self) {
         let all: Vec<&Figure> = self.figures.iter().map(|(_, figure)| figure).collect();
         print_table(&self.table(&all));
-        for row in &self.failed {
-            println!("{row}: not measured");
+        for group in &self.failed {
+            println!("{group}: not measured");
         }
         fs::create_dir_all(&self.folder).unwrap();
         let (latest, chart) = (self.folder.join("latest.json"), self.folder.join("growth.svg"));
@@ -89,7 +89,8 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let figures: Vec<Value> = self.figures.iter().map(|(row, figure)| self.figure(row, figure)).collect();
+        let figures: Vec<Value> =
+            self.figures.iter().map(|(group, figure)| self.figure(group, figure)).collect();
         json!({
             "time": jiff::Timestamp::now().to_string(),
             "quick": self.quick,
@@ -99,9 +100,9 @@ impl Report {
         })
     }
 
-    fn figure(&self, row: &str, figure: &Figure) -> Value {
+    fn figure(&self, group: &str, figure: &Figure) -> Value {
         json!({
-            "row": row,
+            "group": group,
             "name": figure.name,
             "unit": figure.unit,
             "value": figure.value,

@@ -357,7 +357,7 @@ async fn a_burst_of_messages_does_not_exceed_the_budget_of_its_sender() {
     let mut pending = pending.iter().filter(|job| job["status"] == "pending");
     let job = pending.next().unwrap()["id"].as_str().unwrap().to_owned();
     assert_eq!(pending.count(), 9);
-    let reason = "the daily budget of its sender of $0.05 has no room: $0.04 spent";
+    let reason = "the daily budget of $0.05 of the person who sent the message has no room: $0.04 spent";
     for verb in [["job", job.as_str()], ["why", "spender/chat"]] {
         let shown = scene.json(&verb).to_string();
         assert!(shown.contains(reason), "{verb:?}: {shown}");
@@ -365,5 +365,5 @@ async fn a_burst_of_messages_does_not_exceed_the_budget_of_its_sender() {
     let status = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(status.contains(reason), "{status}");
     scene.slack.say(OTHER_CHANNEL, ANN, &mention("!status"));
-    post(&scene, OTHER_CHANNEL, "the daily budget of its sender").await;
+    post(&scene, OTHER_CHANNEL, "the daily budget of $0.05 of the person who sent the message").await;
 }

@@ -67,7 +67,7 @@ impl AttemptTask {
             if self.stop_unfollowed(rules, &mut unfollowed).await {
                 return Stage::Leave;
             }
-            self.wait_unfollowed(FOLLOW_BACKOFF.pause_after(failures)).await;
+            self.wait_unfollowed(FOLLOW_BACKOFF.wait_after(failures)).await;
         }
     }
 

@@ -328,7 +328,7 @@ pub(super) async fn retried<T, E: fmt::Display, F: Future<Output = Result<T, E>>
                 if failures == 1 {
                     warn!("cannot store an event of a chat; it is tried again: {error}");
                 }
-                tokio::time::sleep(STORE_BACKOFF.pause_after(failures)).await;
+                tokio::time::sleep(STORE_BACKOFF.wait_after(failures)).await;
             }
         }
     }

@@ -111,7 +111,7 @@ pub(super) async fn handle_messages(context: Arc<ChatContext>, bot: Arc<Bot>) {
                 if failures == 1 {
                     warn!(bot = bot.key, "cannot read the stored chat messages; it is tried again: {error}");
                 }
-                HANDLE_BACKOFF.pause_after(failures)
+                HANDLE_BACKOFF.wait_after(failures)
             }
         };
         tokio::select! {
@@ -191,7 +191,7 @@ async fn handle_channel(context: Arc<ChatContext>, bot: Arc<Bot>, channel: Strin
                         channel, "cannot handle a chat message now; it is tried again: {error}"
                     );
                 }
-                sleep(HANDLE_BACKOFF.pause_after(failures)).await;
+                sleep(HANDLE_BACKOFF.wait_after(failures)).await;
             }
         }
     }

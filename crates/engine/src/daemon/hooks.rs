@@ -132,7 +132,7 @@ async fn store_result(engine: &Arc<Engine>, taken: &TakenHook, result: HookResul
                 warn!(job = %taken.job, "cannot store the end of its {} yet: {error}", taken.run.label());
             }
         }
-        tokio::time::sleep(WRITE_BACKOFF.pause_after(failures)).await;
+        tokio::time::sleep(WRITE_BACKOFF.wait_after(failures)).await;
     }
 }
 

@@ -77,7 +77,7 @@ fn sessions(text: &str, platform: ChatPlatform) -> Result<Vec<ChannelSession>, H
         field::<String>(node, key)?.ok_or_else(|| HerdctlFileError::Missing(key.to_owned()))
     };
     let agent = required(&node, "agentName")?;
-    let agent: AgentName = agent.parse().map_err(|_| HerdctlFileError::NotAnAgent(agent))?;
+    let agent: AgentName = agent.parse().map_err(|_| HerdctlFileError::InvalidAgentName(agent))?;
     let channels = node.get("channels").and_then(Node::entries);
     let channels = channels.ok_or_else(|| HerdctlFileError::Missing("channels".to_owned()))?;
     let session = |(channel, entry): (&String, &_)| {
@@ -121,12 +121,19 @@ mod tests {
         );
         assert_eq!(found[0].agent.as_str(), "sub.helper");
         for (text, expected) in [
-            ("", "it has no `agentName`"),
-            ("channels: {}", "it has no `agentName`"),
-            ("agentName: a", "it has no `channels`"),
+            ("", "it has no `agentName`, or its value has the wrong form"),
+            ("channels: {}", "it has no `agentName`, or its value has the wrong form"),
+            ("agentName: {a: b}\nchannels: {}", "it has no `agentName`, or its value has the wrong form"),
+            ("agentName: a", "it has no `channels`, or its value has the wrong form"),
             ("agentName: ../a\nchannels: {}", "\"../a\" is not a valid name of an agent"),
-            ("agentName: a\nchannels: {C1: {lastMessageAt: 2026-08-02T10:00:00Z}}", "it has no `sessionId`"),
-            ("agentName: a\nchannels: {C1: {sessionId: s}}", "it has no `lastMessageAt`"),
+            (
+                "agentName: a\nchannels: {C1: {lastMessageAt: 2026-08-02T10:00:00Z}}",
+                "it has no `sessionId`, or its value has the wrong form",
+            ),
+            (
+                "agentName: a\nchannels: {C1: {sessionId: s}}",
+                "it has no `lastMessageAt`, or its value has the wrong form",
+            ),
             (
                 "agentName: a\nchannels: {C1: {sessionId: s, lastMessageAt: soon}}",
                 "`lastMessageAt: soon` cannot be read",

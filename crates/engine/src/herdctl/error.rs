@@ -20,16 +20,16 @@ pub(super) enum HerdctlFileError {
     Json(#[from] serde_json::Error),
     #[error("`{key}: {text}` cannot be read")]
     Field { key: String, text: String },
-    #[error("it has no `{0}`")]
+    #[error("it has no `{0}`, or its value has the wrong form")]
     Missing(String),
     #[error("it describes another job, {0}")]
     OtherJob(JobId),
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error("{0:?} is not a valid name of an agent")]
-    NotAnAgent(String),
+    InvalidAgentName(String),
     #[error("{0:?} is not a valid name of a schedule")]
-    NotASchedule(String),
+    InvalidScheduleName(String),
     #[error("agents.{agent}.schedules.{name}: {why}")]
     InSchedule { agent: String, name: String, why: Box<Self> },
 }

@@ -41,8 +41,8 @@ fn schedules(text: &str) -> Result<Vec<PastSchedule>, HerdctlFileError> {
 
 fn schedule(agent: &str, name: &str, state: &Node) -> Result<PastSchedule, HerdctlFileError> {
     Ok(PastSchedule {
-        agent: agent.parse().map_err(|_| HerdctlFileError::NotAnAgent(agent.to_owned()))?,
-        name: name.parse().map_err(|_| HerdctlFileError::NotASchedule(name.to_owned()))?,
+        agent: agent.parse().map_err(|_| HerdctlFileError::InvalidAgentName(agent.to_owned()))?,
+        name: name.parse().map_err(|_| HerdctlFileError::InvalidScheduleName(name.to_owned()))?,
         disabled: state.get("status").and_then(Node::text) == Some("disabled"),
         last_run_at: field(state, "last_run_at")?,
         last_error: field(state, "last_error")?,

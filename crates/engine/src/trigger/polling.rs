@@ -82,7 +82,7 @@ impl PollingStrategy {
     fn delay(&self) -> Duration {
         let backoff = match self.consecutive_errors {
             0 => Duration::ZERO,
-            errors => ERROR_BACKOFF.pause_after(errors),
+            errors => ERROR_BACKOFF.wait_after(errors),
         };
         match self.retry_after {
             _ if self.poll_immediately => Duration::ZERO,

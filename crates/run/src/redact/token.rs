@@ -10,11 +10,11 @@ pub const TOKEN_PREFIX: &str = "cow_";
 /// Prefix of the tokens of jobs.
 pub const JOB_TOKEN_PREFIX: &str = "cowjob_";
 pub(super) const TOKEN_PREFIXES: [&str; 2] = [TOKEN_PREFIX, JOB_TOKEN_PREFIX];
-/// Minimum length of a token after its prefix. Both kinds end with 256 bits in base64, so a shorter word is not a
-/// token.
-const MIN_TOKEN_BYTES: usize = 43;
-/// Maximum length of an unfinished token at the end of a text.
-const MAX_TOKEN_BYTES: usize = 200;
+/// Minimum length of a token, counted after its prefix. Both kinds end with 256 bits in base64, so a shorter word is
+/// not a token.
+const MIN_BYTES_AFTER_PREFIX: usize = 43;
+/// Maximum length of an unfinished token at the end of a text, with its prefix.
+const MAX_UNFINISHED_BYTES: usize = 200;
 
 const fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
@@ -34,7 +34,7 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
             continue;
         };
         let length = rest.iter().take_while(|byte| is_part(**byte)).count();
-        if length >= prefix.len() + MIN_TOKEN_BYTES {
+        if length >= prefix.len() + MIN_BYTES_AFTER_PREFIX {
             found.push(start..start + length);
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
 /// Returns the position at which an unfinished token may begin at the end of a text; `None` if there is none.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let run = bytes.iter().rev().take(MAX_TOKEN_BYTES).take_while(|byte| is_part(**byte)).count();
+    let run = bytes.iter().rev().take(MAX_UNFINISHED_BYTES).take_while(|byte| is_part(**byte)).count();
     (bytes.len() - run..bytes.len()).find(|start| {
         let rest = &bytes[*start..];
         TOKEN_PREFIXES

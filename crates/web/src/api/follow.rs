@@ -63,8 +63,8 @@ impl StreamFormat {
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Time after which an idle stream of events gets an empty comment. Proxies close an idle connection, and only a write
-/// shows that a client has disconnected.
+/// Time after which an idle answer in the form of server-sent events gets an empty comment. Proxies close an idle
+/// connection, and only a write shows that a client has disconnected.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it, a browser would reconnect forever.

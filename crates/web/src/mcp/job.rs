@@ -56,7 +56,7 @@ impl JobTools {
                 Ok(answer) => return Ok(answer),
                 Err(problem) if is_temporary(problem.code) => {
                     failures += 1;
-                    tokio::time::sleep(RETRY_BACKOFF.pause_after(failures)).await;
+                    tokio::time::sleep(RETRY_BACKOFF.wait_after(failures)).await;
                 }
                 Err(problem) => return Err(problem.message),
             }

@@ -100,7 +100,7 @@ impl FiringQueue<'_> {
             }
             Step::Failed { error, tries, wait } => {
                 self.record_failure(key, &error).await;
-                let retry_at = Instant::now() + wait.unwrap_or_else(|| PREPARE_BACKOFF.pause_after(tries));
+                let retry_at = Instant::now() + wait.unwrap_or_else(|| PREPARE_BACKOFF.wait_after(tries));
                 Stuck { retry_at, config, blocks_later: tries < MAX_BLOCKING_TRIES }
             }
         };

@@ -28,7 +28,7 @@ impl Pace {
     /// the duration of the call, which counts as part of the pause.
     pub(super) fn after_empty(&mut self, took: Duration) -> Duration {
         self.errors = 0;
-        let floor = EMPTY_BACKOFF.pause_after(self.empties + 1);
+        let floor = EMPTY_BACKOFF.wait_after(self.empties + 1);
         self.empties = if took < floor { self.empties + 1 } else { 0 };
         floor.saturating_sub(took)
     }
@@ -37,7 +37,7 @@ impl Pace {
     pub(super) fn after_error(&mut self) -> Duration {
         self.empties = 0;
         self.errors = self.errors.saturating_add(1);
-        ERROR_BACKOFF.pause_after(self.errors)
+        ERROR_BACKOFF.wait_after(self.errors)
     }
 
     pub(super) fn is_failing(&self) -> bool {
