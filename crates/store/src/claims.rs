@@ -20,6 +20,7 @@ use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::database::writer::SuccessIf;
+use super::providers::StartCandidate;
 use super::{
     Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers,
     schedules, sessions, snapshot, usage,
@@ -112,15 +113,6 @@ pub struct Starter {
     pub limits: Option<SpendLimits>,
     /// Slot at the agent's provider.
     pub slot: Option<LimitedProvider>,
-}
-
-/// A job that may start.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum StartCandidate<'a> {
-    /// A job that waits, with the spending of its earlier attempts.
-    Existing { job: &'a JobId, spent: Amount },
-    /// A job that is not created yet.
-    New { automatic: bool },
 }
 
 /// Node, lease and reservation of an attempt that begins.

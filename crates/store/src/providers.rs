@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use cowhand_core::attempt::UsageLimit;
+use cowhand_core::budget::Amount;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::percent::Percent;
@@ -14,7 +15,6 @@ use cowhand_core::provider::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::claims::StartCandidate;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
@@ -39,6 +39,15 @@ statements! {
         reported_at = excluded.reported_at";
     IS_AUTOMATIC = same "select automatic from jobs where id = $1";
     UNPARK = same "update providers set parked_until = $2, times = 0 where name = $1 and parked_until > $2";
+}
+
+/// A job that may start.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StartCandidate<'a> {
+    /// A job that waits, with the spending of its earlier attempts.
+    Existing { job: &'a JobId, spent: Amount },
+    /// A job that is not created yet.
+    New { automatic: bool },
 }
 
 impl Store {
