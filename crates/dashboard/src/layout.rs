@@ -13,18 +13,20 @@ pub(super) enum Tab {
     Work,
     Usage,
     Events,
+    Nodes,
     Settings,
     None,
 }
 
 /// Tabs, each with its path, its name and the key that opens it after `g`.
-const TABS: [(Tab, &str, &str, &str); 7] = [
+const TABS: [(Tab, &str, &str, &str); 8] = [
     (Tab::Fleet, "/", "Fleet", "f"),
     (Tab::Timeline, "/timeline", "Timeline", "t"),
     (Tab::Jobs, "/jobs", "Jobs", "j"),
     (Tab::Work, "/work", "Work", "w"),
     (Tab::Usage, "/usage", "Usage", "u"),
     (Tab::Events, "/events", "Events", "e"),
+    (Tab::Nodes, "/nodes", "Nodes", "n"),
     (Tab::Settings, "/settings", "Settings", "s"),
 ];
 

@@ -20,6 +20,7 @@ mod jobs;
 mod layout;
 mod live_output;
 mod login;
+mod nodes;
 mod output;
 mod removed;
 mod reports;
@@ -156,6 +157,7 @@ pub fn router(context: PagesContext) -> Router {
         .route("/timeline", get(timeline::page))
         .route("/usage", get(usage::page))
         .route("/events", get(events::page))
+        .route("/nodes", get(nodes::page))
         .route("/settings", get(settings::page))
         .route("/{*rest}", get(no_page))
         .layer(from_fn_with_state(pages.clone(), require_token));

@@ -10,7 +10,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Requeued};
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::{Admission, AgentPlaces, StartFacts, admit};
+use cowhand_core::plan::{Admission, PlaceCount, StartFacts, admit};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Parked};
 use jiff::{SignedDuration, Timestamp};
@@ -20,14 +20,15 @@ use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::database::writer::SuccessIf;
+use super::shared_places::{NodeAdmission, SharedLimits};
 use super::{
     Store, StoreError, adoptions, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions,
-    snapshot, usage,
+    shared_places, snapshot, usage,
 };
 
 statements! {
     // These statements repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes.
-    // `RUNNING_OF_AGENT` counts running jobs (`AgentPlaces`). `IN_FRONT` and `REQUEUED_AND_WAITING` count the jobs that
+    // `RUNNING_OF_AGENT` counts running jobs (`PlaceCount`). `IN_FRONT` and `REQUEUED_AND_WAITING` count the jobs that
     // come before a new job (`ReadyJobs`). They also count jobs with a hold on their schedule, which the planner does
     // not count. If such jobs take the last free place, the new job stays pending until the next plan.
     // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
@@ -88,7 +89,9 @@ pub enum Claim {
     Claimed { job: Job, epoch: i64 },
     /// Another node has the job, the job has ended, or it may start only later.
     Taken,
-    /// The agent has no free place.
+    /// The node takes no new jobs.
+    Drained,
+    /// The agent, the node or the fleet has no free place.
     AtCapacity,
     /// Another job uses the session that this job continues.
     SessionBusy,
@@ -106,6 +109,8 @@ pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
     pub max_concurrent: u32,
+    /// Limits of the places that agents share.
+    pub shared: SharedLimits,
     /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
     /// Budgets that apply.
@@ -160,7 +165,15 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let starter = Starter { node, lease, max_concurrent, session_key: None, limits: None, slot: None };
+        let starter = Starter {
+            node,
+            lease,
+            max_concurrent,
+            shared: SharedLimits::default(),
+            session_key: None,
+            limits: None,
+            slot: None,
+        };
         self.claim_with_limits(id, starter, now).await
     }
 
@@ -437,6 +450,10 @@ async fn admission(
     now: Timestamp,
 ) -> Result<Result<Reservation, Claim>, StoreError> {
     let provider = providers::wait(tx, starter.slot.as_ref(), now).await?;
+    let shared = match shared_places::admission(tx, &starter.node, starter.shared).await? {
+        NodeAdmission::Places(shared) => shared,
+        NodeAdmission::Drained => return Ok(Err(Claim::Drained)),
+    };
     lock_agent(tx, agent).await?;
     let taken = match existing {
         Some(_) => read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?,
@@ -453,14 +470,15 @@ async fn admission(
         // `Job::start` checks the earliest start of the job, and the planner checks the hold of its schedule.
         not_before: None,
         hold: None,
-        places: AgentPlaces { max: starter.max_concurrent, taken },
+        places: PlaceCount { max: starter.max_concurrent, taken },
+        shared,
         session_busy,
         provider,
     };
     Ok(match admit(&start_facts, now) {
         Admission::Admitted => reservation.map_err(Claim::OverBudget),
         Admission::OverBudget(over) => Err(Claim::OverBudget(over)),
-        Admission::AtCapacity => Err(Claim::AtCapacity),
+        Admission::AtCapacity | Admission::FleetFull | Admission::NodeFull => Err(Claim::AtCapacity),
         Admission::SessionBusy => Err(Claim::SessionBusy),
         Admission::Provider(_) => Err(Claim::NoProviderSlot),
         Admission::NotBefore(_) | Admission::Held(_) => Err(Claim::Taken),

@@ -10,7 +10,7 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
+//! - **Locks are taken in one order**: provider, places of the fleet, node, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
 //!   follow-up, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
 //!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
 //!   commits queued verbs together.
@@ -41,6 +41,7 @@ mod claims;
 mod cursors;
 mod database;
 mod denials;
+mod drains;
 mod events;
 mod failures;
 mod firings;
@@ -53,6 +54,7 @@ mod imports;
 mod integrity;
 mod items;
 mod jobs;
+mod node_reports;
 mod nodes;
 mod outbox;
 mod providers;
@@ -61,6 +63,7 @@ mod retention;
 mod roster;
 mod schedules;
 mod sessions;
+mod shared_places;
 mod sightings;
 mod snapshot;
 mod tokens;
@@ -108,6 +111,7 @@ pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
 pub use database::sqlite::SQLITE_READERS;
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
+pub use drains::{DrainChange, Forgotten};
 pub use events::ChangedAgents;
 pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, Preparation, Prepared, TakePreparing};
@@ -116,11 +120,12 @@ pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use jobs::JobFilter;
-pub use nodes::{BusyNode, NodeJoined, NodePresence};
+pub use nodes::{NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
 pub use sessions::{ProviderAndRuntime, StoredSession};
+pub use shared_places::SharedLimits;
 pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
@@ -324,6 +329,7 @@ fn all_statements() -> Vec<Statement> {
         cursors::ALL,
         database::db::ALL,
         denials::ALL,
+        drains::ALL,
         events::ALL,
         failures::ALL,
         firings::ALL,
@@ -336,6 +342,7 @@ fn all_statements() -> Vec<Statement> {
         imports::ALL,
         items::ALL,
         jobs::ALL,
+        node_reports::ALL,
         nodes::ALL,
         outbox::ALL,
         providers::ALL,
@@ -343,6 +350,7 @@ fn all_statements() -> Vec<Statement> {
         retention::ALL,
         schedules::ALL,
         sessions::ALL,
+        shared_places::ALL,
         sightings::ALL,
         snapshot::ALL,
         tokens::ALL,

@@ -14,7 +14,7 @@ export function fill() {
   return {
     fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-workspace': `/jobs/${changed}`, 'job-running': `/jobs/${running}`,
     'job-raw': `/jobs/${fork}?view=raw`, agent: '/agents/quick', schedule: '/schedules/quick/nightly', work: '/work', usage: '/usage',
-    events: '/events', settings: '/settings', missing: '/agents/nobody', nowhere: '/nope', wrong: '/jobs?status=bogus',
+    events: '/events', settings: '/settings', nodes: '/nodes', missing: '/agents/nobody', nowhere: '/nope', wrong: '/jobs?status=bogus',
     'agent-long': '/agents/dependency-updater', 'schedule-long': '/schedules/dependency-updater/weekly-security-review', 'job-long': `/jobs/${updated}`,
     hook: '/schedules/quick/hook', 'jobs-failed': '/jobs?status=failed',
   };

@@ -11,6 +11,8 @@ mod triggers;
 mod trust;
 mod variables;
 
+pub(crate) use agents::missing_program;
+
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::SocketAddr;

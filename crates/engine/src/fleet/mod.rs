@@ -8,6 +8,7 @@ mod find_item;
 mod hook_names;
 mod jobs;
 mod known;
+mod nodes;
 mod output;
 mod prune;
 mod ready;
@@ -58,6 +59,7 @@ use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 
 pub use crate::error::{FleetError, Unready, WriteProblem};
 pub use crate::lifecycle::Stop;
+pub use crate::nodes::NodeOptions;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
 pub use deliver::Delivered;
@@ -87,6 +89,8 @@ pub struct Options {
     pub triggers: Triggers,
     /// If true, the state that herdctl left beside a `herdctl.yaml` is not imported.
     pub fresh: bool,
+    /// Labels and capacity of this node.
+    pub node: NodeOptions,
 }
 
 /// The source of the agents of a fleet.
@@ -175,6 +179,7 @@ impl Options {
             work_sources: SourceRegistry::default(),
             triggers: Triggers::default(),
             fresh: false,
+            node: NodeOptions::default(),
         }
     }
 }
@@ -193,7 +198,7 @@ impl Fleet {
 
     /// Starts a fleet as `start` does. `read` is the config of its root file, if the caller has just read it.
     pub async fn start_with(options: Options, read: Option<FromDisk>) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program, work_sources, triggers, fresh } = options;
+        let Options { agents, state, clock, program, work_sources, triggers, fresh, node } = options;
         // Keepers run in another working directory.
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
@@ -211,10 +216,12 @@ impl Fleet {
                 (None, PathBuf::new(), contents, (Vec::new(), KeptFleets::default()))
             }
         };
-        let source_inputs = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let (registry, capacity) = (Arc::new(work_sources), node.capacity);
+        let source_inputs = SourceInputs { base, clock: clock.clone(), registry, capacity };
         let loaded = source_inputs.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
-        let daemon = Box::pin(Daemon::open(loaded, state, clock, program, triggers, import)).await?;
+        let daemon =
+            Box::pin(Daemon::open(loaded, state, clock, program, triggers, (import, node))).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         webhook_problems::note_webhook_problems(&engine).await?;
@@ -365,7 +372,8 @@ impl Fleet {
     /// the roster does not fire. It keeps its history, because it may be added again.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
-        let roster = check_names(Roster { agents: agents.into(), ..Roster::clone(&self.roster()) })?;
+        let configured = Roster::clone(&self.engine.loaded().configured);
+        let roster = check_names(Roster { agents: agents.into(), ..configured })?;
         let variables = self.engine.loaded().variables.clone();
         self.apply(ConfigContents::of(roster, variables), guard).await?;
         Ok(())
@@ -592,20 +600,35 @@ struct SourceInputs {
     base: PathBuf,
     clock: Clock,
     registry: Arc<SourceRegistry>,
+    /// Capacity of this node.
+    capacity: Option<u32>,
 }
 
 impl SourceInputs {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
     fn loaded(&self, contents: ConfigContents) -> Loaded {
-        let ConfigContents { roster, variables, shown, files, named } = contents;
+        let ConfigContents { mut roster, variables, shown, digest: config_digest, files, named } = contents;
+        roster.capacity = self.capacity;
         let writable = sandbox::writable(&roster);
         let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.writable(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
         let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
-        let mut loaded =
-            Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor };
+        let mut loaded = Loaded {
+            configured: Arc::default(),
+            roster,
+            config_digest,
+            variables,
+            sources,
+            shown,
+            files,
+            named,
+            writable,
+            earlier_secrets,
+            redactor,
+        };
         hook_names::mask(&mut loaded);
+        loaded.configured = Arc::clone(&loaded.roster);
         loaded
     }
 }

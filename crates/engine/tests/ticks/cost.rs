@@ -8,11 +8,12 @@ use std::sync::Mutex;
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{Job, Outcome};
+use cowhand_core::plan::PlanningNode;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::uptime::Uptime;
 use cowhand_engine::daemon::tick::{ImmediateStarter, tick, tick_agents};
-use cowhand_store::{StatementCounts, Store};
+use cowhand_store::{SharedLimits, StatementCounts, Store};
 use cowhand_system::clock::Clock;
 use cowhand_testing::on_both;
 use cowhand_testing::postgres::Postgres;
@@ -74,7 +75,10 @@ async fn costs(url: &str, agents: usize) -> [StatementCounts; 2] {
     let at_once = ImmediateStarter {
         node: "node",
         lease: SignedDuration::from_secs(30),
+        shared: SharedLimits::default(),
+        here: PlanningNode::default(),
         supervises: &|_| true,
+        leaves: &|_| false,
         begin: &begin,
     };
     let agents: Vec<AgentName> = vec!["due".parse().unwrap()];

@@ -62,6 +62,7 @@ macro_rules! migrations {
             41 "0041_" "chat_surfaces",
             42 "0042_" "chat_counted",
             43 "0043_" "chat_threads",
+            53 "0053_" "nodes",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {
