@@ -58,11 +58,17 @@ pub struct FleetNode {
 pub enum NodeState {
     Ready,
     /// It takes no new jobs and still runs some.
-    Draining { since: Timestamp },
+    Draining {
+        since: Timestamp,
+    },
     /// It takes no new jobs and runs none.
-    Drained { since: Timestamp },
+    Drained {
+        since: Timestamp,
+    },
     /// Its daemon does not run.
-    Gone { since: Timestamp },
+    Gone {
+        since: Timestamp,
+    },
 }
 
 impl NodeState {

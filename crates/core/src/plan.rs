@@ -34,8 +34,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::budget::{Amount, OverBudget, SpendingLedger};
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use crate::job::Requeued;
-use crate::node::FleetNode;
 use crate::moment::{BootTime, Moment};
+use crate::node::FleetNode;
 use crate::policy::Overlap;
 use crate::provider::{ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster, Schedule};
@@ -46,6 +46,7 @@ use crate::work::WorkItemId;
 use admit::ReadyJobs;
 pub use admit::{Admission, PlaceCount, SharedPlaces, StartFacts, admit, free_places};
 pub use closed::NeverFires;
+pub use elsewhere::PlanningNode;
 pub use holds::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
@@ -78,23 +79,6 @@ pub struct Snapshot {
     pub nodes: Vec<FleetNode>,
     /// What the node that plans can start.
     pub here: PlanningNode,
-}
-
-/// The node that plans: the places that its jobs share, and the agents whose jobs it leaves to other nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PlanningNode {
-    pub places: SharedPlaces,
-    /// True if the node takes no new jobs.
-    pub is_drained: bool,
-    /// Agents whose jobs the node does not start, because it does not have their labels or cannot run them.
-    pub not_here: BTreeSet<AgentName>,
-}
-
-impl PlanningNode {
-    /// Checks whether the node starts jobs of the agent.
-    pub fn takes_jobs_of(&self, agent: &AgentName) -> bool {
-        !self.is_drained && !self.not_here.contains(agent)
-    }
 }
 
 impl Snapshot {

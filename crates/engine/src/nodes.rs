@@ -1,7 +1,5 @@
 //! The nodes of the fleet, as this node knows them, and what this node reports about itself.
 
-pub mod abilities;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 

@@ -99,11 +99,7 @@ impl Store {
 }
 
 /// Checks whether the node takes no new jobs. Claims of nodes with a limit wait for each other here.
-pub(super) async fn is_drained(
-    tx: &mut Tx<'_>,
-    node: &str,
-    has_capacity: bool,
-) -> Result<bool, StoreError> {
+pub(super) async fn is_drained(tx: &mut Tx<'_>, node: &str, has_capacity: bool) -> Result<bool, StoreError> {
     let statement = if has_capacity { LOCK_DRAIN } else { READ_DRAIN };
     let row = tx.one(statement, args![node]).await?;
     Ok(row.map(|row| row.time_opt("drained_at")).transpose()?.flatten().is_some())

@@ -375,7 +375,7 @@ async fn fire_once(
     let NewFiring { schedule, key, due, decision, note } = firing;
     let claim = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let reservation = claims::admit_new(tx, &new.agent, &starter, now).await?;
+            let reservation = claims::admission::admit_new(tx, &new.agent, &starter, now).await?;
             reservation.map(|reservation| (starter, reservation))
         }
         _ => None,

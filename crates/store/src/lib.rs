@@ -326,6 +326,7 @@ fn all_statements() -> Vec<Statement> {
         chat_messages::ALL,
         chat_spending::ALL,
         claims::ALL,
+        claims::admission::ALL,
         cursors::ALL,
         database::db::ALL,
         denials::ALL,

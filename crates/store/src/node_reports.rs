@@ -9,7 +9,7 @@ use super::database::db::{Row, Tx, args, json_list};
 use super::database::dialect::statements;
 use super::{Database, Store, StoreError, jobs};
 
-/// Query for nodes. `$running` is the condition under which the daemon of a node runs.
+/// Query for nodes. `$running` is 1 if the daemon of a node runs, else 0.
 macro_rules! all_nodes {
     ($running:literal) => {
         concat!(
@@ -17,9 +17,9 @@ macro_rules! all_nodes {
             coalesce(node_reports.seen_at, nodes.seen_at) as seen_at, \
             (select count(*) from leases where node = nodes.name) as running, \
             (select min(expires_at) from leases where node = nodes.name) as lease_until, \
-            case when ",
+            ",
             $running,
-            " then 1 else 0 end as is_running \
+            " as is_running \
             from nodes left join node_reports on node_reports.name = nodes.name order by nodes.name"
         )
     };
@@ -29,9 +29,9 @@ statements! {
     // Only one daemon uses a SQLite store: the daemon that started last.
     ALL_NODES =
         sqlite (all_nodes!("nodes.started_at = (select max(started_at) from nodes)"))
-        postgres (all_nodes!("exists (select 1 from pg_locks where locktype = 'advisory' and granted and objsubid = 1 \
+        postgres (all_nodes!("(exists (select 1 from pg_locks where locktype = 'advisory' and granted and objsubid = 1 \
             and database = (select oid from pg_database where datname = current_database()) \
-            and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || nodes.name, 0))"));
+            and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || nodes.name, 0)))::int::bigint"));
     REPORT = same "insert into node_reports (name, seen_at, report, limits) values ($1, $2, $3, $4) \
         on conflict (name) do update set seen_at = excluded.seen_at, report = excluded.report, limits = excluded.limits";
     SEE_NODE = same "update node_reports set seen_at = $2 where name = $1";

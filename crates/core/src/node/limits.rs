@@ -56,8 +56,10 @@ mod tests {
 
     #[test]
     fn the_strictest_limit_holds() {
-        let agent = |name: &str, max_concurrent| Agent { max_concurrent, ..Agent::new(name.parse().unwrap()) };
-        let roster = |fleet, a, b| Roster { max_concurrent: fleet, ..Roster::of(vec![agent("a", a), agent("b", b)]) };
+        let agent =
+            |name: &str, max_concurrent| Agent { max_concurrent, ..Agent::new(name.parse().unwrap()) };
+        let roster =
+            |fleet, a, b| Roster { max_concurrent: fleet, ..Roster::of(vec![agent("a", a), agent("b", b)]) };
         let other = NodeLimits::of(&Roster::of(vec![agent("a", 2)]));
         for (own, limits, expected) in [
             (roster(None, 3, 4), vec![], roster(None, 3, 4)),

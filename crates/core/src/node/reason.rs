@@ -127,17 +127,23 @@ mod tests {
             (
                 gpu,
                 vec![node("a", 0)],
-                Some("no node has the label gpu (`runs_on`); start a node with `cowhand start --label gpu`, or change `runs_on` of trainer"),
+                Some(
+                    "no node has the label gpu (`runs_on`); start a node with `cowhand start --label gpu`, or change `runs_on` of trainer",
+                ),
             ),
             (
                 both,
                 vec![node("a", 0), gone(labelled("b", &["gpu", "region=eu"]))],
-                Some("no node with the labels gpu and region=eu runs (`runs_on`); start the node b again, or another node with `cowhand start --label gpu --label region=eu`"),
+                Some(
+                    "no node with the labels gpu and region=eu runs (`runs_on`); start the node b again, or another node with `cowhand start --label gpu --label region=eu`",
+                ),
             ),
             (
                 gpu,
                 vec![node("a", 0), drained(labelled("b", &["gpu"]))],
-                Some("the only node with the label gpu, b, is drained; `cowhand undrain b` lets it take jobs again"),
+                Some(
+                    "the only node with the label gpu, b, is drained; `cowhand undrain b` lets it take jobs again",
+                ),
             ),
             (
                 plain,

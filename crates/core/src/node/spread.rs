@@ -41,7 +41,10 @@ mod tests {
         };
         let drained = FleetNode { drained_at: Some(Timestamp::UNIX_EPOCH), ..node("b", 0) };
         let unable = [("a".parse().unwrap(), "no".to_owned())].into_iter().collect();
-        let unable = FleetNode { report: NodeReport { unable, processors: 4, ..NodeReport::default() }, ..node("b", 0) };
+        let unable = FleetNode {
+            report: NodeReport { unable, processors: 4, ..NodeReport::default() },
+            ..node("b", 0)
+        };
         for (own, others, expected) in [
             (sized("own", 0, None), vec![sized("b", 0, None)], None),
             (sized("own", 1, None), vec![sized("b", 0, None)], Some("b")),

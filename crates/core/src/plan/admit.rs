@@ -131,7 +131,7 @@ pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot:
 }
 
 /// Jobs that run, items that are being claimed, pending jobs whose time has come, and requeued jobs that keep their
-/// place while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs`
+/// place while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims/admission.rs`
 /// repeats this rule for one transaction, but counts jobs that their schedule holds, and does not count items that are
 /// being claimed.
 pub(super) struct ReadyJobs {

@@ -1,8 +1,28 @@
-//! Jobs that wait for a place of the fleet or of a node.
+//! What the node that plans leaves to other nodes, and jobs that wait for a place of the fleet or of a node.
 
-use super::{LiveState, Snapshot};
+use std::collections::BTreeSet;
+
+use super::{LiveState, SharedPlaces, Snapshot};
+use crate::id::AgentName;
 use crate::node::FleetNode;
 use crate::roster::{Agent, Roster};
+
+/// The node that plans: the places that its jobs share, and the agents whose jobs it leaves to other nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlanningNode {
+    pub places: SharedPlaces,
+    /// True if the node takes no new jobs.
+    pub is_drained: bool,
+    /// Agents whose jobs the node does not start, because it does not have their labels or cannot run them.
+    pub not_here: BTreeSet<AgentName>,
+}
+
+impl PlanningNode {
+    /// Checks whether the node starts jobs of the agent.
+    pub fn takes_jobs_of(&self, agent: &AgentName) -> bool {
+        !self.is_drained && !self.not_here.contains(agent)
+    }
+}
 
 impl Snapshot {
     /// Describes the places for which a job of the agent waits: those of the fleet, or those of all nodes that take its
@@ -24,7 +44,9 @@ impl Snapshot {
         Some(match able.as_slice() {
             [only] => match only.report.capacity {
                 Some(1) => format!("the only place of the node {} is taken (`--capacity`)", only.name),
-                _ => format!("all {} places of the node {} are taken (`--capacity`)", only.running, only.name),
+                _ => {
+                    format!("all {} places of the node {} are taken (`--capacity`)", only.running, only.name)
+                }
             },
             all => format!("all places of the {} nodes that run it are taken (`--capacity`)", all.len()),
         })

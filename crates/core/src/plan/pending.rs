@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::turn::PlaceTurn;
-use super::{Admission, Holds, LiveJob, LiveState, PlaceCount, SharedPlaces, SlotWait, Snapshot, StartFacts, admit};
+use super::{
+    Admission, Holds, LiveJob, LiveState, PlaceCount, SharedPlaces, SlotWait, Snapshot, StartFacts, admit,
+};
 use crate::id::ScheduleId;
 use crate::node::no_node_for;
 use crate::provider::ProviderWait;

@@ -106,7 +106,9 @@ pub struct InheritedSettings {
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
     /// Labels of the nodes that may run its jobs, `NAME` or `NAME=VALUE`; unset or an empty list means every node.
-    #[schemars(inner(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9][A-Za-z0-9._/-]{0,62})?$")))]
+    #[schemars(inner(regex(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9][A-Za-z0-9._/-]{0,62})?$"
+    )))]
     pub runs_on: Option<Vec<String>>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]

@@ -11,6 +11,7 @@ mod herdctl;
 mod hints;
 mod hostile;
 mod mistakes;
+mod nodes;
 mod one_pass;
 mod prompts;
 mod properties;

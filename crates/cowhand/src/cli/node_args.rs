@@ -36,7 +36,12 @@ impl NodeArgs {
         let capacity = match variable(CAPACITY_VARIABLE) {
             Some(text) => match text.trim().parse() {
                 Ok(capacity) if capacity > 0 => Some(capacity),
-                _ => return Err(usage_failure(CAPACITY_VARIABLE, &format!("{text:?} is not a number above 0"))),
+                _ => {
+                    return Err(usage_failure(
+                        CAPACITY_VARIABLE,
+                        &format!("{text:?} is not a number above 0"),
+                    ));
+                }
             },
             None => None,
         };

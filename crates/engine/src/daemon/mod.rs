@@ -66,6 +66,7 @@ use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::memory::return_free_memory;
 use cowhand_system::panic;
+use nodes::NodeWatch;
 use spread::LeftJobs;
 use tick::{Agenda, ImmediateStarter, Startable};
 use triggers::Triggers;
@@ -131,14 +132,15 @@ impl Daemon {
         let home =
             Home { state, node, store_mark: mark, job_key, event_before_start, lock: Mutex::new(lock) };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded, node_options));
-        nodes::report_at_start(&engine).await?;
+        let node_watch = Mutex::new(Some(NodeWatch::start(&engine).await?));
         let heartbeat_at = engine.clock.moment();
         let agenda = Agenda::new(event_before_start);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (outbox_engine, hook_engine) = (Arc::clone(&engine), Arc::clone(&engine));
         let node_engine = Arc::clone(&engine);
         background.spawn(panic::restart_on_panic("following the nodes", move || {
-            nodes::follow_nodes(Arc::clone(&node_engine))
+            let watch = node_watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+            watch.unwrap_or_else(|| NodeWatch::new(Arc::clone(&node_engine))).follow()
         }));
         background.spawn(panic::restart_on_panic("delivering results to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&outbox_engine))

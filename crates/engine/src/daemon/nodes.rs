@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::context::Engine;
+use crate::doctor;
 use crate::loaded::Loaded;
-use crate::nodes::abilities;
 use cowhand_store::StoreError;
 use cowhand_system::blocking::run_blocking;
 
@@ -40,22 +40,23 @@ pub(super) struct NodeWatch {
     has_failed: bool,
 }
 
-/// Reports this node, and then follows the nodes. Never returns.
-pub(super) async fn follow_nodes(engine: Arc<Engine>) {
-    let mut watch = NodeWatch::new(engine);
-    loop {
-        watch.update().await;
-        watch.wait().await;
-    }
-}
-
-/// Reports this node and reads the nodes, before the daemon starts its first job.
-pub(super) async fn report_at_start(engine: &Arc<Engine>) -> Result<(), StoreError> {
-    NodeWatch::new(Arc::clone(engine)).try_update().await
-}
-
 impl NodeWatch {
-    fn new(engine: Arc<Engine>) -> Self {
+    /// Reports this node and reads the nodes, before the daemon starts its first job.
+    pub(super) async fn start(engine: &Arc<Engine>) -> Result<Self, StoreError> {
+        let mut watch = Self::new(Arc::clone(engine));
+        watch.try_update().await?;
+        Ok(watch)
+    }
+
+    /// Follows the nodes. Never returns.
+    pub(super) async fn follow(mut self) {
+        loop {
+            self.wait().await;
+            self.update().await;
+        }
+    }
+
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
         let (now, newest_event) = (Instant::now(), engine.store.committed());
         Self {
             engine,
@@ -133,7 +134,10 @@ impl NodeWatch {
         if !is_current {
             let report = report_of(engine, &loaded).await;
             self.checked_at = Instant::now();
-            if self.reported.as_ref().is_none_or(|(last, before)| !Arc::ptr_eq(last, &loaded) || *before != report)
+            if self
+                .reported
+                .as_ref()
+                .is_none_or(|(last, before)| !Arc::ptr_eq(last, &loaded) || *before != report)
             {
                 let limits = NodeLimits::of(&loaded.configured);
                 engine.store.report_node(node, report.clone(), limits, now).await?;
@@ -203,6 +207,6 @@ async fn report_of(engine: &Engine, loaded: &Arc<Loaded>) -> NodeReport {
         processors: std::thread::available_parallelism()
             .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
         config: loaded.config_digest.clone(),
-        unable: run_blocking(move || abilities::unable(&checked)).await,
+        unable: run_blocking(move || doctor::unable(&checked)).await,
     }
 }

@@ -142,7 +142,7 @@ pub(super) fn may_start(agent: &Agent) -> bool {
 
 /// Returns why the directory or the program of the agent cannot be used on this machine. The program of an agent with a
 /// Docker sandbox is in its image, and is not looked for.
-pub(crate) fn missing_program(agent: &Agent) -> Option<String> {
+pub(super) fn missing_program(agent: &Agent) -> Option<String> {
     let found = program(agent).and_then(|program| match image(agent) {
         Some(_) => Ok(()),
         None => find_program(agent, &program).map(drop),

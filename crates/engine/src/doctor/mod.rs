@@ -1,6 +1,7 @@
 //! The checks of `cowhand doctor` that run in the process that starts the agents: whether agents can start, whether
 //! work sources and chat platforms answer, and whether triggers, webhooks, hooks and trust rules can be used.
 
+mod abilities;
 mod agents;
 mod chats;
 mod git;
@@ -10,8 +11,6 @@ mod starts;
 mod triggers;
 mod trust;
 mod variables;
-
-pub(crate) use agents::missing_program;
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -33,6 +32,7 @@ use crate::secrets::process::known;
 use crate::state::StateFolder;
 use crate::tls::Certificate;
 use crate::trigger::Registry;
+pub(crate) use abilities::unable;
 use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
 
 /// Time limit for the answer of a work source.

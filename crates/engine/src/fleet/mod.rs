@@ -16,6 +16,7 @@ mod report;
 mod schedules;
 mod send_file;
 mod sent_content;
+mod source_inputs;
 mod start_settings;
 mod trigger;
 mod wake;
@@ -25,7 +26,7 @@ mod work;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cowhand_core::config::{KeptFleets, ShownConfig};
 use cowhand_core::event::Fact;
@@ -50,12 +51,11 @@ use crate::loaded::Loaded;
 use crate::state::{LockState, StateFolder, StoreMark};
 use crate::tls::Certificate;
 use crate::trigger::Registry as Triggers;
-use cowhand_run::sandbox;
 use cowhand_store::{Store, audit};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_system::memory::return_free_memory;
-use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
+use cowhand_work::{SourceRegistry, WorkSources};
 
 pub use crate::error::{FleetError, Unready, WriteProblem};
 pub use crate::lifecycle::Stop;
@@ -72,6 +72,7 @@ pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
 pub use send_file::FileToSend;
+use source_inputs::SourceInputs;
 use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
 
@@ -220,8 +221,7 @@ impl Fleet {
         let source_inputs = SourceInputs { base, clock: clock.clone(), registry, capacity };
         let loaded = source_inputs.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
-        let daemon =
-            Box::pin(Daemon::open(loaded, state, clock, program, triggers, (import, node))).await?;
+        let daemon = Box::pin(Daemon::open(loaded, state, clock, program, triggers, (import, node))).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         webhook_problems::note_webhook_problems(&engine).await?;
@@ -591,45 +591,6 @@ impl Fleet {
     /// Returns whether the state folder still belongs to this fleet.
     pub fn holds_state_folder(&self) -> bool {
         !self.engine.is_state_folder_lost() && self.engine.home.lock_state() == LockState::Held
-    }
-}
-
-/// The values from which work sources are made; they do not change while the fleet runs.
-#[derive(Debug)]
-struct SourceInputs {
-    base: PathBuf,
-    clock: Clock,
-    registry: Arc<SourceRegistry>,
-    /// Capacity of this node.
-    capacity: Option<u32>,
-}
-
-impl SourceInputs {
-    /// Builds the loaded config with new work sources, because variables and folders may have changed.
-    fn loaded(&self, contents: ConfigContents) -> Loaded {
-        let ConfigContents { mut roster, variables, shown, digest: config_digest, files, named } = contents;
-        roster.capacity = self.capacity;
-        let writable = sandbox::writable(&roster);
-        let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
-        let setting = setting.writable(writable.clone()).named(roster.name.as_deref());
-        let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
-        let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
-        let mut loaded = Loaded {
-            configured: Arc::default(),
-            roster,
-            config_digest,
-            variables,
-            sources,
-            shown,
-            files,
-            named,
-            writable,
-            earlier_secrets,
-            redactor,
-        };
-        hook_names::mask(&mut loaded);
-        loaded.configured = Arc::clone(&loaded.roster);
-        loaded
     }
 }
 

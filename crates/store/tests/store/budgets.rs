@@ -53,7 +53,8 @@ fn starter(limits: SpendLimits) -> Starter {
         node: "node".into(),
         lease: LEASE,
         max_concurrent: 1_000,
-        shared: cowhand_store::SharedLimits::default(), session_key: None,
+        shared: cowhand_store::SharedLimits::default(),
+        session_key: None,
         limits: Some(limits),
         slot: None,
     }
@@ -484,7 +485,8 @@ async fn a_job_counts_as_empty_only_if_no_attempt_acted(db: TestDb) {
                 node: "node".into(),
                 lease: LEASE,
                 max_concurrent: 9,
-                shared: cowhand_store::SharedLimits::default(), session_key: None,
+                shared: cowhand_store::SharedLimits::default(),
+                session_key: None,
                 limits: None,
                 slot: Some(slot()),
             };

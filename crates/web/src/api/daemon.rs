@@ -14,8 +14,8 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
-use super::waits::{RemovedAgent, RemovedSchedule};
 use super::nodes::{self, NodeStateView, NodeView};
+use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::chat::{ChatBotView, chat_bots};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};

@@ -161,15 +161,18 @@ pub(crate) async fn node_views(store: &Store, this: Option<&str>) -> Result<Vec<
     let own = nodes.iter().find(|node| is_this(node));
     let base = own.or_else(|| nodes.iter().filter(|node| node.is_running).max_by_key(|node| node.started_at));
     let config = base.and_then(|node| node.report.config.clone());
-    Ok(nodes.iter().map(|node| NodeView { is_this: is_this(node), ..view(node, config.as_deref()) }).collect())
+    Ok(nodes
+        .iter()
+        .map(|node| NodeView { is_this: is_this(node), ..view(node, config.as_deref()) })
+        .collect())
 }
 
 fn view(node: &FleetNode, config: Option<&str>) -> NodeView {
     let (state, report) = (node.state(), &node.report);
-    let unable = report.unable.iter().map(|(agent, reason)| UnableAgent {
-        agent: agent.clone(),
-        reason: reason.clone(),
-    });
+    let unable = report
+        .unable
+        .iter()
+        .map(|(agent, reason)| UnableAgent { agent: agent.clone(), reason: reason.clone() });
     let differs = |own: &String| config.is_some_and(|config| config != own);
     NodeView {
         name: node.name.clone(),

@@ -6,11 +6,11 @@ use cowhand_core::id::AgentName;
 use cowhand_core::roster::Agent;
 use cowhand_core::work_source::ConfiguredSource;
 
-use crate::doctor::missing_program;
+use super::agents::missing_program;
 use crate::loaded::Loaded;
 
 /// Returns the agents that this node cannot run, with the reason.
-pub fn unable(loaded: &Loaded) -> BTreeMap<AgentName, String> {
+pub(crate) fn unable(loaded: &Loaded) -> BTreeMap<AgentName, String> {
     let agents = loaded.roster.agents.iter();
     agents.filter_map(|agent| Some((agent.name.clone(), why_unable(loaded, agent)?))).collect()
 }
