@@ -7,7 +7,7 @@ use cowhand_core::id::AgentName;
 use cowhand_core::label::NodeLabel;
 use cowhand_core::node::{FleetNode, NodeLimits};
 use cowhand_core::plan::PlanningNode;
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_store::SharedLimits;
 use tokio::sync::Notify;
 
@@ -66,9 +66,8 @@ impl KnownNodes {
     pub(crate) fn planning_node(&self, name: &str, roster: &Roster) -> PlanningNode {
         let nodes = self.get();
         let Some(own) = nodes.iter().find(|node| node.name == name) else { return PlanningNode::default() };
-        let is_elsewhere = |agent: &&cowhand_core::roster::Agent| {
-            !own.has_labels_for(agent) || own.cannot_run(&agent.name).is_some()
-        };
+        let is_elsewhere =
+            |agent: &&Agent| !own.has_labels_for(agent) || own.cannot_run(&agent.name).is_some();
         let not_here: BTreeSet<AgentName> =
             roster.agents.iter().filter(is_elsewhere).map(|agent| agent.name.clone()).collect();
         PlanningNode { is_drained: own.drained_at.is_some(), not_here, ..PlanningNode::default() }

@@ -304,7 +304,7 @@ impl Daemon {
         };
         let (node, supervises) = (&engine.home.node, |job: &JobId| engine.supervises(job));
         let here = engine.nodes.planning_node(node, roster);
-        let leaves = |agent: &AgentName| spread::is_left(engine, roster, agent);
+        let leaves = |agent: &AgentName| spread::may_be_left(engine, roster, agent);
         let at_once = ImmediateStarter {
             node,
             lease: JOB_LEASE,

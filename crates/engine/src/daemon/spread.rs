@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::node::{FleetNode, freer_node};
 use cowhand_core::roster::Roster;
 use jiff::{SignedDuration, Timestamp};
@@ -84,13 +84,13 @@ impl LeftJobs {
     }
 }
 
-/// Checks whether a job of the agent would be left to another node. A firing whose job would be left is not claimed at
-/// once.
-pub(super) fn is_left(engine: &Engine, roster: &Roster, agent: &cowhand_core::id::AgentName) -> bool {
+/// Checks whether a job of the agent may be left to another node. Then its firings are not claimed at once, so that
+/// [`LeftJobs::divide`] decides.
+pub(super) fn may_be_left(engine: &Engine, roster: &Roster, agent: &AgentName) -> bool {
     let own = engine.home.node.as_str();
     let nodes = expected_nodes(own, &engine.nodes.get());
-    let others = nodes.iter().filter(|node| node.name != own);
-    roster.agent(agent).is_some_and(|agent| others.clone().any(|node| node.takes_jobs_of(agent)))
+    let mut others = nodes.iter().filter(|node| node.name != own);
+    roster.agent(agent).is_some_and(|agent| others.any(|node| node.takes_jobs_of(agent)))
 }
 
 /// Returns this node and the nodes that were seen lately.

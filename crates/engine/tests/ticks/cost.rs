@@ -28,7 +28,7 @@ on_both! {
 /// Fleets with 10 and with 10,000 schedules.
 const AGENTS: [usize; 2] = [1, 1_000];
 /// Statements and rows of the tick that fires a schedule: 3 statements notice changed agents, 5 read a snapshot before the
-/// firing and 5 after it (each with the 10 schedules of the agent), and 18 are the transaction that writes the firing,
+/// firing and 5 after it (each with the 10 schedules of the agent), and 19 are the transaction that writes the firing,
 /// the job, its claim and three events. PostgreSQL also reads its clock 3 times. A few more are allowed, but fewer than
 /// one for each schedule of the agent.
 const FIRING_LIMITS: StatementCounts = StatementCounts { statements: 37, rows: 49 };
