@@ -39,8 +39,12 @@ impl LeftJobs {
     ) -> DividedStarts {
         let own = engine.home.node.as_str();
         let mut nodes = expected_nodes(own, &engine.nodes.get());
-        if starts.is_empty() || nodes.iter().all(|node| node.name == own) {
+        let is_alone = nodes.iter().all(|node| node.name == own);
+        if is_alone {
             self.0.clear();
+        }
+        // The jobs of other agents stay left until their own time has passed.
+        if is_alone || starts.is_empty() {
             return DividedStarts { here: starts, ..DividedStarts::default() };
         }
         // Without an answer, the counts of the last read apply.
