@@ -337,8 +337,10 @@ impl Daemon {
         }
         // A job that is still supervised is not started now: the task of its previous attempt still cleans up, or an
         // orphan of the job is being ended. The end of either wakes the loop.
-        let starts = tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job)).collect();
-        let divided = self.left_jobs.divide(&self.engine, roster, starts, now).await;
+        let starts: Vec<Startable> =
+            tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job)).collect();
+        let nodes = if starts.is_empty() { Vec::new() } else { spread::comparable_nodes(&self.engine).await };
+        let divided = self.left_jobs.divide(&self.engine.home.node, nodes, roster, starts, now);
         for (start, until) in divided.elsewhere {
             self.agenda.wake_by(start.agent, until);
         }
