@@ -41,7 +41,7 @@ fn a_node_leaves_jobs_to_other_nodes() {
     assert_eq!(scene.plan("10:00"), "start 2");
     scene.snapshot.here.is_drained = true;
     assert_eq!(scene.plan("10:00"), "");
-    let mut due = hourly("").last_due("09:00");
+    let mut due = Scene::new(HOURLY).last_due("09:00");
     due.snapshot.here.is_drained = true;
     assert_eq!(due.plan("10:00"), "ran cron 10:00 | wake 11:00", "a drained node records firings");
 }
