@@ -253,6 +253,15 @@ pub enum Fact {
     /// The wall clock of a node was moved by this number of seconds: forward, or back if the number is negative.
     #[serde(rename = "clock:stepped")]
     ClockStepped { node: String, seconds: i64 },
+    /// The node takes no new jobs.
+    #[serde(rename = "node:drained")]
+    NodeDrained { node: String },
+    /// The drained node takes jobs again.
+    #[serde(rename = "node:undrained")]
+    NodeUndrained { node: String },
+    /// A node that no longer runs was removed from the list of nodes.
+    #[serde(rename = "node:forgotten")]
+    NodeForgotten { node: String },
     /// The park of the provider was ended on request.
     #[serde(rename = "provider:unparked")]
     ProviderUnparked { provider: String },
@@ -448,6 +457,9 @@ impl Fact {
             Self::FleetImported { .. } => "fleet:imported",
             Self::FleetStopping { .. } => "fleet:stopping",
             Self::ClockStepped { .. } => "clock:stepped",
+            Self::NodeDrained { .. } => "node:drained",
+            Self::NodeUndrained { .. } => "node:undrained",
+            Self::NodeForgotten { .. } => "node:forgotten",
             Self::ProviderUnparked { .. } => "provider:unparked",
             Self::ProviderReserved(_) => "provider:reserved",
             Self::ProviderReleased { .. } => "provider:released",

@@ -29,6 +29,7 @@ use crate::followup::Followups;
 use crate::hook::Hooks;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
+use crate::label::NodeLabel;
 use crate::mcp::McpServer;
 use crate::notification::{AgentNotify, NotificationSettings};
 use crate::permission::{PermissionMode, Permissions, ToolAccess};
@@ -70,6 +71,11 @@ pub struct Roster {
     pub prices: Prices,
     /// Budget of all agents together.
     pub budget: Budget,
+    /// Maximum number of running jobs of the fleet, on all nodes; none means no limit.
+    pub max_concurrent: Option<u32>,
+    /// Maximum number of running jobs of this node; none means no limit. It is an option of the start, and not in the
+    /// config.
+    pub capacity: Option<u32>,
     /// Time zone of budget days and months.
     pub zone: Zone,
     /// Shared providers by name. Providers that are not listed have no limits.
@@ -149,6 +155,8 @@ pub struct Agent {
     pub idle_timeout: Timeout,
     /// Limits for its finished jobs.
     pub retention: Retention,
+    /// Labels of the nodes that may run its jobs; empty means every node.
+    pub runs_on: Vec<NodeLabel>,
     /// Spend limits of the agent.
     pub budget: Budget,
     /// Rules that report its incidents, in addition to those of the root file.
@@ -419,6 +427,7 @@ impl Agent {
             followups: None,
             trust: None,
             max_concurrent: MAX_CONCURRENT_JOBS,
+            runs_on: Vec::new(),
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

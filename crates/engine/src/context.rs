@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use crate::answer_waits::AnswerWaits;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
+use crate::nodes::{KnownNodes, NodeOptions};
 use crate::plan_requests::PlanRequests;
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
@@ -100,6 +101,8 @@ pub struct Engine {
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
     pub config: Current,
+    /// The nodes of the fleet.
+    pub nodes: KnownNodes,
     /// The answer waits of the running agents.
     pub(crate) answer_waits: AnswerWaits,
     /// Number of files that agents on this node have sent since the start of the daemon.
@@ -222,6 +225,7 @@ impl Engine {
         program: PathBuf,
         triggers: Registry,
         loaded: Loaded,
+        node_options: NodeOptions,
     ) -> Self {
         secrets::process::remember(&redactor(&loaded));
         Self {
@@ -254,6 +258,7 @@ impl Engine {
             workspace_lock: tokio::sync::Mutex::default(),
             unfinished: Unfinished::default(),
             config: Current::new(loaded),
+            nodes: KnownNodes::new(node_options),
             answer_waits: AnswerWaits::default(),
             sent_files: AtomicU64::default(),
             running: Mutex::default(),
@@ -281,9 +286,18 @@ impl Engine {
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
         loaded.add_earlier_secrets(redactor(&self.loaded()).secrets().to_vec());
         secrets::process::remember(&redactor(&loaded));
+        loaded.roster = self.nodes.restrict(&loaded.configured);
         self.config.set(loaded);
         self.incidents.notify_one();
         self.health.notify_one();
+        self.nodes.refresh.notify_one();
+    }
+
+    /// Applies the stricter limits of other configs, or their end, to the roster.
+    pub(crate) fn restrict_roster(&self) {
+        let loaded = self.loaded();
+        let roster = self.nodes.restrict(&loaded.configured);
+        self.config.replace(&loaded, Loaded { roster, ..Loaded::clone(&loaded) });
     }
 
     /// Registers the attempt task of a job. Returns `None` if the job has one already.

@@ -3,64 +3,30 @@
 //! A claim starts an attempt and takes a lease on the job. The epoch of the job grows with every claim, and every later
 //! write of the attempt names the epoch of its claim, so a node that lost its lease can no longer change the job.
 
+pub(super) mod admission;
+
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, FinishedJob};
 use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Requeued};
+use cowhand_core::id::{JobId, ScheduleId};
+use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::{Admission, AgentPlaces, StartFacts, admit};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Parked};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::agent_lock::lock_agent;
-use super::database::db::{Arg, Row, Tx, args};
+use super::database::db::{Arg, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::database::writer::SuccessIf;
+use super::shared_places::SharedLimits;
 use super::{
     Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers,
     schedules, sessions, snapshot, usage,
 };
 
 statements! {
-    // These statements repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes.
-    // `RUNNING_OF_AGENT` counts running jobs (`AgentPlaces`). `IN_FRONT` and `REQUEUED_AND_WAITING` count the jobs that
-    // come before a new job (`ReadyJobs`). They also count jobs with a hold on their schedule, which the planner does
-    // not count. If such jobs take the last free place, the new job stays pending until the next plan.
-    // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
-    // schedule while the job ran.
-    // The jobs are found by index, in two searches: one for the agent, and one for its schedules. $3 is the number of
-    // the agent's places. `IN_FRONT` need not count further jobs: on SQLite each search stops at $3 jobs, and on
-    // PostgreSQL the result is at most $3. The statements for SQLite name the index: SQLite has no statistics, and
-    // would otherwise find the jobs by their status and read all live jobs of the fleet.
-    RUNNING_OF_AGENT =
-        sqlite "select count(*) as taken from (\
-            select number from jobs indexed by jobs_running_of_agent where status = 'running' and agent = $1 \
-            union select jobs.number from schedules cross join jobs indexed by jobs_running_of_schedule \
-                where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status = 'running')"
-        postgres "select count(*) as taken from (\
-            select number from jobs where status = 'running' and agent = $1 \
-            union select number from jobs where status = 'running' \
-                and schedule_id = any (array(select id from schedules where agent = $1))) as running";
-    IN_FRONT =
-        sqlite "select count(*) as taken from (\
-            select number from (select number from jobs indexed by jobs_live_of_agent \
-                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) limit $3) \
-            union select number from (select jobs.number from schedules cross join jobs indexed by jobs_live_of_schedule \
-                where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status in ('pending', 'running') \
-                and (jobs.not_before is null or jobs.not_before <= $2) limit $3))"
-        // With a limit, PostgreSQL would read all live jobs in their order.
-        postgres "select least(count(*), $3) as taken from (\
-            select number from jobs \
-                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) \
-            union select number from jobs \
-                where schedule_id = any (array(select id from schedules where agent = $1)) \
-                and status in ('pending', 'running') and (not_before is null or not_before <= $2)) as in_front";
-    REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
-        and requeued is not null";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
     LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
@@ -88,7 +54,9 @@ pub enum Claim {
     Claimed { job: Job, epoch: i64 },
     /// Another node has the job, the job has ended, or it may start only later.
     Taken,
-    /// The agent has no free place.
+    /// The node takes no new jobs.
+    Drained,
+    /// The agent, the node or the fleet has no free place.
     AtCapacity,
     /// Another job uses the session that this job continues.
     SessionBusy,
@@ -106,6 +74,8 @@ pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
     pub max_concurrent: u32,
+    /// Limits of the places that agents share.
+    pub shared: SharedLimits,
     /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
     /// Budgets that apply.
@@ -169,7 +139,15 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let starter = Starter { node, lease, max_concurrent, session_key: None, limits: None, slot: None };
+        let starter = Starter {
+            node,
+            lease,
+            max_concurrent,
+            shared: SharedLimits::default(),
+            session_key: None,
+            limits: None,
+            slot: None,
+        };
         self.claim_with_limits(id, starter, now).await
     }
 
@@ -186,8 +164,15 @@ impl Store {
         self.write_if(SuccessIf::Committed, move |tx| {
             Box::pin(async move {
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let candidate = StartCandidate::Existing { job: &id, spent };
-                let reservation = match admission(tx, &agent, &starter, candidate, now).await? {
+                let reservation = match admission::admission(
+                    tx,
+                    &agent,
+                    &starter,
+                    StartCandidate::Existing { job: &id, spent },
+                    now,
+                )
+                .await?
+                {
                     Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
                 };
@@ -438,86 +423,6 @@ async fn record_backoff(tx: &mut Tx<'_>, job: &Job, from: Moment) -> Result<(), 
         tx.execute(BACK_OFF, args![job.id().as_str(), from.wall, from.boot]).await?;
     }
     Ok(())
-}
-
-/// Reads the facts that decide whether a job may start, lets `admit` of core decide, and returns the job's reservation
-/// or the refusal. The running jobs of all nodes count, so claims of one agent are serialised. Call this function before
-/// anything else is locked.
-async fn admission(
-    tx: &mut Tx<'_>,
-    agent: &AgentName,
-    starter: &Starter,
-    candidate: StartCandidate<'_>,
-    now: Timestamp,
-) -> Result<Result<Reservation, Claim>, StoreError> {
-    let provider = providers::wait(tx, starter.slot.as_ref(), candidate, now).await?;
-    lock_agent(tx, agent).await?;
-    let (taken, existing, spent) = match candidate {
-        StartCandidate::Existing { job, spent } => {
-            let taken = read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?;
-            (taken, Some(job), spent)
-        }
-        StartCandidate::New { .. } => {
-            let taken = count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?;
-            (taken, None, Amount::default())
-        }
-    };
-    let session_busy = match &starter.session_key {
-        Some(key) => sessions::is_busy(tx, agent, key, existing).await?,
-        None => false,
-    };
-    let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
-    let start_facts = StartFacts {
-        over: reservation.as_ref().err().copied(),
-        // `Job::start` checks the earliest start of the job, and the planner checks the hold of its schedule.
-        not_before: None,
-        hold: None,
-        places: AgentPlaces { max: starter.max_concurrent, taken },
-        session_busy,
-        provider,
-    };
-    Ok(match admit(&start_facts, now) {
-        Admission::Admitted => reservation.map_err(Claim::OverBudget),
-        Admission::OverBudget(over) => Err(Claim::OverBudget(over)),
-        Admission::AtCapacity => Err(Claim::AtCapacity),
-        Admission::SessionBusy => Err(Claim::SessionBusy),
-        Admission::Provider(_) => Err(Claim::NoProviderSlot),
-        Admission::NotBefore(_) | Admission::Held(_) => Err(Claim::Taken),
-    })
-}
-
-/// Counts the jobs that come before a new job: the jobs that run or are ready, and the requeued jobs that keep their
-/// place while they wait. If there are more than `places` such jobs, the result may be too low, but it
-/// is at least `places`.
-async fn count_jobs_ahead(
-    tx: &mut Tx<'_>,
-    agent: &AgentName,
-    places: u32,
-    now: Timestamp,
-) -> Result<u32, StoreError> {
-    let mut taken = read_taken(tx.one(IN_FRONT, args![agent.as_str(), now, i64::from(places)]).await?)?;
-    for row in tx.all(REQUEUED_AND_WAITING, args![agent.as_str(), now]).await? {
-        let requeued: Option<Requeued> = row.json_opt("requeued")?;
-        taken = taken.saturating_add(u32::from(requeued.is_some_and(|requeued| requeued.keeps_place())));
-    }
-    Ok(taken)
-}
-
-fn read_taken(row: Option<Row>) -> Result<u32, StoreError> {
-    row.map_or(Ok(0), |row| row.count("taken"))
-}
-
-/// Returns the reservation of a job that is not created yet, if the job could start now: the agent has places for the
-/// job and for all jobs that come before it, the session is free, the provider takes the job, and the budget has room.
-/// Call this function before the job is created.
-pub(super) async fn admit_new(
-    tx: &mut Tx<'_>,
-    agent: &AgentName,
-    starter: &Starter,
-    automatic: bool,
-    now: Timestamp,
-) -> Result<Option<Reservation>, StoreError> {
-    Ok(admission(tx, agent, starter, StartCandidate::New { automatic }, now).await?.ok())
 }
 
 /// Records the attempt and the lease of a job whose row already has the status `running`. Returns the new epoch.

@@ -375,7 +375,8 @@ pub(super) async fn fire_once(
     let NewFiring { schedule, key, due, decision, note } = firing;
     let claim = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let reservation = claims::admit_new(tx, &new.agent, &starter, key.is_automatic(), now).await?;
+            let automatic = key.is_automatic();
+            let reservation = claims::admission::admit_new(tx, &new.agent, &starter, automatic, now).await?;
             reservation.map(|reservation| (starter, reservation))
         }
         _ => None,

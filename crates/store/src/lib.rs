@@ -10,8 +10,9 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, schedule, conversation, cursor of the incidents, notification, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//! - **Locks are taken in one order**: provider, places of the fleet, node, agent, the fleet's budget, job, usage,
+//!   lease, work item, hook, ask, follow-up, schedule, conversation, cursor of the incidents, notification, event counter.
+//!   Several leases, items or schedules are locked in the order of their ids. So no
 //!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
 //!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -42,6 +43,7 @@ mod claims;
 mod cursors;
 mod database;
 mod denials;
+mod drains;
 mod events;
 mod failures;
 mod firings;
@@ -57,6 +59,7 @@ mod items;
 mod job_messages;
 mod jobs;
 mod node_health;
+mod node_reports;
 mod nodes;
 mod notifications;
 mod outbox;
@@ -67,6 +70,7 @@ mod roster;
 mod schedules;
 mod send_web_message;
 mod sessions;
+mod shared_places;
 mod sightings;
 mod snapshot;
 mod tokens;
@@ -116,6 +120,7 @@ pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
 pub use database::sqlite::SQLITE_READERS;
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
+pub use drains::{DrainChange, Forgotten};
 pub use events::ChangedAgents;
 pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, Preparation, Prepared, TakePreparing};
@@ -127,13 +132,14 @@ pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, Ta
 pub use job_messages::{MessageSent, NewJobMessage};
 pub use jobs::JobFilter;
 pub use node_health::WatchedNode;
-pub use nodes::{BusyNode, NodeJoined, NodePresence};
+pub use nodes::{NodeJoined, NodePresence};
 pub use notifications::{NOTIFICATION_LEASE, NotificationEnd, NotificationFilter, NotificationRecord};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
 pub use send_web_message::{NewWebMessage, WebMessageSent};
 pub use sessions::{ProviderAndRuntime, StoredSession};
+pub use shared_places::SharedLimits;
 pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
@@ -337,9 +343,11 @@ fn all_statements() -> Vec<Statement> {
         chat_messages::ALL,
         chat_spending::ALL,
         claims::ALL,
+        claims::admission::ALL,
         cursors::ALL,
         database::db::ALL,
         denials::ALL,
+        drains::ALL,
         events::ALL,
         failures::ALL,
         firings::ALL,
@@ -355,6 +363,7 @@ fn all_statements() -> Vec<Statement> {
         job_messages::ALL,
         jobs::ALL,
         node_health::ALL,
+        node_reports::ALL,
         nodes::ALL,
         notifications::ALL,
         outbox::ALL,
@@ -363,6 +372,7 @@ fn all_statements() -> Vec<Statement> {
         retention::ALL,
         schedules::ALL,
         sessions::ALL,
+        shared_places::ALL,
         sightings::ALL,
         snapshot::ALL,
         tokens::ALL,

@@ -7,7 +7,7 @@ use cowhand_core::budget::{Amount, SpendingLedger};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
+use cowhand_core::plan::{LiveJob, LiveState, PlanningNode, Preparing, Snapshot, UnfinishedClaim};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::trigger::{Driver, FiringKey};
@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use super::database::db::{Row, Tx, args, json_list};
 use super::database::dialect::statements;
-use super::{Store, StoreError, jobs, providers, schedules};
+use super::{Store, StoreError, jobs, node_reports, providers, schedules};
 
 /// Query for live jobs that fulfil a condition.
 macro_rules! live_jobs {
@@ -212,7 +212,8 @@ pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snaps
     let jobs = tx.all(LIVE_JOBS, args![]).await?;
     let preparing = tx.all(PREPARING, args![]).await?;
     let claims = tx.all(CLAIMS, args![]).await?;
-    assemble(tx, now, schedules, [jobs, preparing, claims]).await
+    let snapshot = assemble(tx, now, schedules, [jobs, preparing, claims]).await?;
+    Ok(Snapshot { nodes: node_reports::all(tx).await?, ..snapshot })
 }
 
 /// Selection of the waiting jobs of an agent that a snapshot contains.
@@ -303,6 +304,8 @@ async fn assemble(
         boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
         uptime: Uptime::default(),
         unsettled: BTreeSet::new(),
+        nodes: Vec::new(),
+        here: PlanningNode::default(),
     })
 }
 

@@ -89,6 +89,9 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.name = node.get("fleet").and_then(|fleet| fleet.get("name")?.text()).map(str::to_owned);
     loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
     warn_about_empty_store(loader, &node);
+    let limit = node.get("fleet").and_then(|fleet| fleet.get("max_concurrent")?.text());
+    // The schema has reported a value that is not a number.
+    loader.max_concurrent = limit.and_then(|limit| limit.parse().ok());
     let mut rest = with_keys(&node, |key| !["agents", "fleets", "defaults"].contains(&key));
     // The root file is checked a second time only to get its typed value. The second check finds the same problems;
     // each problem is reported once.
@@ -414,6 +417,10 @@ fn collect(
 /// Reports keys of a sub-fleet that count only in the root file. A budget is an error there, because its author expects
 /// it to limit spending.
 fn report_root_only_keys(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
+    if let Some(limit) = fleet.get("fleet").and_then(|own| own.entry("max_concurrent")) {
+        let message = "only the root file's `fleet.max_concurrent` counts; this key has no effect";
+        loader.problems.add(Problem::warning(limit.key_at, message).key("fleet.max_concurrent"));
+    }
     for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
         let problem = if key == "budget" {

@@ -18,7 +18,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, Checked, check};
 use super::shown::ShownConfig;
-use super::{checks, compose, reference, secret};
+use super::{checks, compose, digest, reference, secret};
 use crate::traces::TracesConfig;
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -71,6 +71,12 @@ impl LoadedConfig {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
     }
 
+    /// Returns the digest by which nodes compare their configs. The files are parsed again, so this is not called for
+    /// every load.
+    pub fn digest(&self) -> String {
+        digest::of_sources(&self.sources)
+    }
+
     pub fn warnings(&self) -> usize {
         self.problems.len() - self.errors()
     }
@@ -107,6 +113,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         exposed: Vec::new(),
         default_work_sources: Vec::new(),
         budget: FleetBudget::default(),
+        max_concurrent: None,
         server: ServerConfig::default(),
         traces: None,
         notifications: NotificationSettings::default(),
@@ -127,6 +134,8 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         name: loader.name.take(),
         agents: AgentList::new(),
         budget: budget.limits,
+        max_concurrent: loader.max_concurrent,
+        capacity: None,
         zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
         retention: loader.retention,
@@ -192,6 +201,8 @@ pub(super) struct Loader<'a> {
     /// `work_source` in the `defaults` of each fleet.
     pub default_work_sources: Vec<Entry>,
     pub budget: FleetBudget,
+    /// `fleet.max_concurrent` of the root file.
+    pub max_concurrent: Option<u32>,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
     pub notifications: NotificationSettings,

@@ -106,6 +106,11 @@ pub struct InheritedSettings {
     /// herdctl's form of `sandbox: docker`.
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
+    /// Labels of the nodes that may run its jobs, `NAME` or `NAME=VALUE`; unset or an empty list means every node.
+    #[schemars(inner(regex(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9][A-Za-z0-9._/-]{0,62})?$"
+    )))]
+    pub runs_on: Option<Vec<String>>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,

@@ -68,6 +68,10 @@ pub struct FleetInfo {
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
+    /// Maximum number of jobs of the whole fleet that run at the same time, on all nodes; unset means no limit. Only the
+    /// key of the root file counts.
+    #[schemars(range(min = 1))]
+    pub max_concurrent: Option<u32>,
 }
 
 /// Settings that agents and their schedules inherit, key by key.

@@ -48,6 +48,10 @@ fn keys_of_the_root_file_are_reported_in_other_files() {
         ("providers: {claude: {max_concurrent: 1}}", Warning("only the root file's `providers` counts")),
         ("prices: {m: {input: 1, output: 2}}", Warning("only the root file's `prices` counts")),
         ("server: {listen: 127.0.0.1:1}", Warning("only the root file's `server` counts")),
+        (
+            "fleet: {max_concurrent: 2}",
+            Warning("only the root file's `fleet.max_concurrent` counts; this key has no effect"),
+        ),
         ("store: postgres://localhost/x", Warning("only the root file's `store` counts")),
         ("traces: {endpoint: 'http://127.0.0.1:4318'}", Warning("only the root file's `traces` counts")),
     ] {

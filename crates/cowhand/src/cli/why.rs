@@ -458,6 +458,10 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
 fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     let since =
         view.preparing_since.map(|at| format!(" {}", duration::relative_to_now(now, at))).unwrap_or_default();
+    // An error of a try is in `last_error`; otherwise no node prepares the firing.
+    if let (Some(reason), None, false) = (&view.prepare_error, &view.last_error, is_alone) {
+        return format!("It fired{since}, and is not prepared yet: {}.", print::one_line(reason, 600));
+    }
     let preparer = view.preparing_by.as_deref().map(|preparer| print::one_line(preparer, 300));
     let detail = match preparer {
         Some(preparer) if is_alone => format!("; it then waits for the answer of {preparer}"),

@@ -7,10 +7,12 @@ mod health;
 pub(crate) mod home;
 mod hooks;
 mod incidents;
+pub mod nodes;
 mod notifications;
 mod outbox;
 mod prune;
 mod recover;
+mod spread;
 pub mod tick;
 mod triggers;
 mod uptime;
@@ -55,6 +57,7 @@ use crate::job_token::JobKey;
 use crate::lease::{HEARTBEAT, JOB_LEASE};
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
+use crate::nodes::{NodeOptions, shared_limits};
 use crate::secrets::{self, kept, redactor_over};
 use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
@@ -66,6 +69,8 @@ use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::memory::return_free_memory;
 use cowhand_system::panic;
+use nodes::NodeWatch;
+use spread::LeftJobs;
 use tick::{Agenda, ImmediateStarter, Startable};
 use triggers::Triggers;
 use view_writer::ViewWriter;
@@ -84,6 +89,7 @@ pub struct Daemon {
     /// The task that writes the views; `None` before the recovery.
     views: Option<ViewWriter>,
     triggers: Triggers,
+    left_jobs: LeftJobs,
     pruning: prune::Pruning,
     sweeping: prune::Sweeping,
     traces: Traces,
@@ -97,7 +103,7 @@ impl Daemon {
         clock: Clock,
         program: PathBuf,
         registry: Registry,
-        import: Import,
+        (import, node_options): (Import, NodeOptions),
     ) -> Result<Self, FleetError> {
         let folder = state.path().display().to_string();
         let state_error = |source| FleetError::State { folder: folder.clone(), source };
@@ -128,11 +134,17 @@ impl Daemon {
         store.take_up_items(node.clone(), clock.now()).await?;
         let home =
             Home { state, node, store_mark: mark, job_key, event_before_start, lock: Mutex::new(lock) };
-        let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
+        let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded, node_options));
+        let node_watch = Mutex::new(Some(NodeWatch::start(&engine).await?));
         let heartbeat_at = engine.clock.moment();
         let agenda = Agenda::new(event_before_start);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (outbox_engine, hook_engine) = (Arc::clone(&engine), Arc::clone(&engine));
+        let node_engine = Arc::clone(&engine);
+        background.spawn(panic::restart_on_panic("following the nodes", move || {
+            let watch = node_watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+            watch.unwrap_or_else(|| NodeWatch::new(Arc::clone(&node_engine))).follow()
+        }));
         background.spawn(panic::restart_on_panic("delivering results to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&outbox_engine))
         }));
@@ -152,6 +164,7 @@ impl Daemon {
             agenda,
             views: None,
             triggers,
+            left_jobs: LeftJobs::default(),
             pruning,
             sweeping,
             traces,
@@ -295,8 +308,17 @@ impl Daemon {
             begin(engine, &mut tasks, job, epoch, None);
         };
         let (node, supervises) = (&engine.home.node, |job: &JobId| engine.supervises(job));
-        let at_once =
-            ImmediateStarter { node, lease: JOB_LEASE, supervises: &supervises, begin: &begin_at_once };
+        let here = engine.nodes.planning_node(node, roster);
+        let leaves = |agent: &AgentName| spread::may_be_left(engine, roster, agent);
+        let at_once = ImmediateStarter {
+            node,
+            lease: JOB_LEASE,
+            shared: shared_limits(roster),
+            here: here.clone(),
+            supervises: &supervises,
+            leaves: &leaves,
+            begin: &begin_at_once,
+        };
         let tick =
             tick::tick_agents(&engine.store, roster, agents, now, &self.uptime, Some(&at_once)).await?;
         let fired = tick.fired;
@@ -306,7 +328,11 @@ impl Daemon {
         for job in tick.stop {
             self.engine.request_stop(&job, StopRequest::Cancel);
         }
-        let mut schedules: Vec<ScheduleId> = tick.prepare.into_iter().map(|(schedule, _)| schedule).collect();
+        let is_here = |schedule: &ScheduleId| {
+            roster.schedule(*schedule).is_none_or(|(agent, _)| here.takes_jobs_of(&agent.name))
+        };
+        let mut schedules: Vec<ScheduleId> =
+            tick.prepare.into_iter().map(|(schedule, _)| schedule).filter(is_here).collect();
         schedules.dedup();
         for schedule in schedules {
             if let Some(more) = self.engine.prepare(schedule) {
@@ -316,14 +342,22 @@ impl Daemon {
         }
         // A job that is still supervised is not started now: the task of its previous attempt still cleans up, or an
         // orphan of the job is being ended. The end of either wakes the loop.
-        let starts = tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job));
+        let starts: Vec<Startable> =
+            tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job)).collect();
+        let nodes = if starts.is_empty() { Vec::new() } else { spread::comparable_nodes(&self.engine).await };
+        let divided = self.left_jobs.divide(&self.engine.home.node, nodes, roster, starts, now);
+        for (start, until) in divided.elsewhere {
+            self.agenda.wake_by(start.agent, until);
+        }
         // Claims that are made at the same time share commits.
-        let claims = join_all(starts.map(|start| self.claim(start, now))).await;
+        let claims = join_all(divided.here.into_iter().map(|start| self.claim(start, now))).await;
         for (agent, fallback, claim) in claims {
             match claim {
                 Ok(Claim::Claimed { job, epoch }) => {
                     begin(&self.engine, &mut self.tasks, job, epoch, fallback);
                 }
+                // The node was drained on request to another node.
+                Ok(Claim::Drained) => self.engine.nodes.refresh.notify_one(),
                 // The outbox renews the claim of the item, or finds that the claim is lost.
                 Ok(Claim::ItemExpired) => self.engine.outbox.notify_one(),
                 Ok(
@@ -362,7 +396,8 @@ impl Daemon {
         let fallback_agent = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
         let slot = fallback_agent.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: JOB_LEASE, max_concurrent, session_key, limits, slot };
+        let shared = shared_limits(&loaded.roster);
+        let starter = Starter { node, lease: JOB_LEASE, max_concurrent, shared, session_key, limits, slot };
         let claim = self.engine.store.claim_with_limits(job, starter, now).await;
         (name, fallback, claim)
     }
@@ -460,8 +495,9 @@ pub fn contents(file: &std::path::Path, read: config::FromDisk) -> Result<Config
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
+    let digest = Some(loaded.digest());
     let shown = Some(loaded.shown);
-    Ok(ConfigContents { roster: loaded.roster, variables, shown, files, named })
+    Ok(ConfigContents { roster: loaded.roster, variables, shown, digest, files, named })
 }
 
 /// The contents of a fleet's config.
@@ -472,6 +508,8 @@ pub struct ConfigContents {
     pub variables: HashMap<String, String>,
     /// The config as it is shown to people, without secrets; `None` if the fleet was not loaded from a file.
     pub shown: Option<ShownConfig>,
+    /// Digest by which nodes compare their configs; `None` if the fleet was not loaded from a file.
+    pub digest: Option<String>,
     /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead of
     /// the root file if they existed.
     pub files: Vec<PathBuf>,
@@ -483,6 +521,6 @@ impl ConfigContents {
     /// Returns the contents of a config without files.
     pub fn of(roster: Roster, variables: HashMap<String, String>) -> Self {
         let named = secrets::named::variables(&roster, None);
-        Self { roster, variables, shown: None, files: Vec::new(), named }
+        Self { roster, variables, shown: None, digest: None, files: Vec::new(), named }
     }
 }

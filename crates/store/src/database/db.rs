@@ -87,6 +87,10 @@ impl<'c> Tx<'c> {
         self.events.push(event);
     }
 
+    pub(crate) const fn is_postgres(&self) -> bool {
+        matches!(self.connection, Connection::Postgres(_))
+    }
+
     /// Executes a statement and returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
         let changed = match &mut self.connection {

@@ -87,6 +87,7 @@ async fn the_jobs_of_a_person_share_a_daily_budget(db: TestDb) {
             node: "n".into(),
             lease: SignedDuration::from_hours(1),
             max_concurrent: 9,
+            shared: cowhand_store::SharedLimits::default(),
             session_key: None,
             limits: Some(ten_dollars()),
             slot: None,

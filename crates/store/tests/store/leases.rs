@@ -31,6 +31,7 @@ async fn fire_and_claim(store: &Store, schedule: ScheduleId, second: i64, max_co
         node: "node-a".into(),
         lease: MINUTE,
         max_concurrent,
+        shared: cowhand_store::SharedLimits::default(),
         session_key: None,
         limits: None,
         slot: None,

@@ -35,7 +35,15 @@ fn slot(limits: Provider) -> LimitedProvider {
 
 fn starter(limits: Provider) -> Starter {
     let (node, lease) = ("node".to_owned(), SignedDuration::from_mins(1));
-    Starter { node, lease, max_concurrent: 9, session_key: None, limits: None, slot: Some(slot(limits)) }
+    Starter {
+        node,
+        lease,
+        max_concurrent: 9,
+        shared: cowhand_store::SharedLimits::default(),
+        session_key: None,
+        limits: None,
+        slot: Some(slot(limits)),
+    }
 }
 
 async fn job_of(store: &Store, agent: &str) -> JobId {

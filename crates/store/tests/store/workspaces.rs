@@ -39,8 +39,15 @@ fn workspace(job: &JobId, path: &str) -> Workspace {
 
 async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> Claim {
     let session_key = key.map(str::to_owned);
-    let starter =
-        Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, limits: None, slot: None };
+    let starter = Starter {
+        node: "n".into(),
+        lease: MINUTE,
+        max_concurrent: 9,
+        shared: cowhand_store::SharedLimits::default(),
+        session_key,
+        limits: None,
+        slot: None,
+    };
     store.claim_with_limits(job.id().clone(), starter, now).await.unwrap()
 }
 
