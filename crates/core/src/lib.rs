@@ -28,6 +28,7 @@ pub mod id;
 pub mod interval;
 pub mod invisible;
 pub mod job;
+pub mod lease;
 pub mod mcp;
 pub mod moment;
 pub mod output;

@@ -28,6 +28,7 @@ use crate::followup::Followups;
 use crate::hook::Hooks;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
+use crate::lease::{LeaseTimes, OnLostLease};
 use crate::mcp::McpServer;
 use crate::permission::{PermissionMode, Permissions, ToolAccess};
 use crate::policy::{Retry, Timeout, Timing, Zone};
@@ -59,6 +60,8 @@ pub struct Roster {
     pub agents: AgentList,
     /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
+    /// Times of the leases on a shared database.
+    pub leases: LeaseTimes,
     /// Retention of the root file. Each agent has its own retention, whose unset keys are taken from here.
     pub retention: Retention,
     /// Prices of the root file.
@@ -140,6 +143,8 @@ pub struct Agent {
     pub timeout: Timeout,
     /// Limit of an attempt's time without output, for jobs without a schedule.
     pub idle_timeout: Timeout,
+    /// Action if the node cannot renew the lease of a job on a shared database.
+    pub on_lost_lease: OnLostLease,
     /// Limits for its finished jobs.
     pub retention: Retention,
     /// Spend limits of the agent.
@@ -400,6 +405,7 @@ impl Agent {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            on_lost_lease: OnLostLease::default(),
             retention: Retention::default(),
             budget: Budget::default(),
             chat: None,

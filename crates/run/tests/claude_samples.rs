@@ -64,6 +64,7 @@ impl Sample {
             status: ExitStatus::Code { code: i32::from(failed) },
             stopped: None,
             leftovers: 0,
+            lease_loss: None,
         };
         let finish = reader.finish(&ending);
         (messages, finish)

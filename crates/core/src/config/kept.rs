@@ -38,6 +38,7 @@ struct RootSettings {
     prices: Prices,
     server: ServerConfig,
     zone: Zone,
+    has_store: bool,
 }
 
 /// The reference to a sub-fleet.
@@ -144,6 +145,7 @@ impl Loader<'_> {
             prices: self.prices.clone(),
             server: self.server.clone(),
             zone: self.environment.zone.clone(),
+            has_store: self.store.is_some(),
         };
         if self.earlier.settings.as_ref() != Some(&settings) {
             self.earlier = KeptFleets::default();

@@ -390,5 +390,5 @@ fn start_shortage(ending: &Ending) -> Option<NotBegun> {
 /// Returns the ending of an attempt whose agent and keeper are gone and left no record. Its last output decides its
 /// outcome.
 fn lost_ending(at: Timestamp) -> Ending {
-    Ending { at, boot: None, status: ExitStatus::LOST, stopped: None, leftovers: 0 }
+    Ending { at, boot: None, status: ExitStatus::LOST, stopped: None, leftovers: 0, lease_loss: None }
 }

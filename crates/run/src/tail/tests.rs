@@ -73,7 +73,14 @@ fn now() -> Timestamp {
 }
 
 fn exited(code: i32) -> Ending {
-    Ending { at: now(), boot: None, status: ExitStatus::Code { code }, stopped: None, leftovers: 0 }
+    Ending {
+        at: now(),
+        boot: None,
+        status: ExitStatus::Code { code },
+        stopped: None,
+        leftovers: 0,
+        lease_loss: None,
+    }
 }
 
 fn text(content: &str) -> Value {

@@ -62,6 +62,7 @@ macro_rules! migrations {
             41 "0041_" "chat_surfaces",
             42 "0042_" "chat_counted",
             43 "0043_" "chat_threads",
+            49 "0049_" "lease_rules",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

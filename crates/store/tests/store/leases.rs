@@ -4,6 +4,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{Job, JobState, JobStatus, JobUsage, MAX_REQUEUES, NotBegun};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
 use cowhand_store::{Fired, RequeueOutcome, Settled, Starter, Store};
@@ -30,6 +31,7 @@ async fn fire_and_claim(store: &Store, schedule: ScheduleId, second: i64, max_co
     let starter = Starter {
         node: "node-a".into(),
         lease: MINUTE,
+        on_lost: OnLostLease::Pause,
         max_concurrent,
         session_key: None,
         limits: None,

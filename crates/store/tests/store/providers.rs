@@ -5,6 +5,7 @@ use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Provider};
 use cowhand_store::{Claim, ProviderAndRuntime, Settled, Starter, Store};
@@ -29,7 +30,15 @@ fn slot(limits: Provider) -> LimitedProvider {
 
 fn starter(limits: Provider) -> Starter {
     let (node, lease) = ("node".to_owned(), SignedDuration::from_mins(1));
-    Starter { node, lease, max_concurrent: 9, session_key: None, limits: None, slot: Some(slot(limits)) }
+    Starter {
+        node,
+        lease,
+        on_lost: OnLostLease::Pause,
+        max_concurrent: 9,
+        session_key: None,
+        limits: None,
+        slot: Some(slot(limits)),
+    }
 }
 
 async fn job_of(store: &Store, agent: &str) -> JobId {

@@ -16,7 +16,7 @@ fn finish(lines: &[&str], status: ExitStatus, stopped: Option<Termination>) -> F
         reader.read(line);
     }
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
-    reader.finish(&Ending { at, boot: None, status, stopped, leftovers: 0 })
+    reader.finish(&Ending { at, boot: None, status, stopped, leftovers: 0, lease_loss: None })
 }
 
 #[test]
@@ -99,7 +99,8 @@ fn usage_is_counted_once_for_each_message() {
     assert_eq!(usages, [Some(5), None, Some(5), None, None]);
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     let status = ExitStatus::signal(15);
-    let finish = reader.finish(&Ending { at, boot: None, status, stopped: None, leftovers: 0 });
+    let finish =
+        reader.finish(&Ending { at, boot: None, status, stopped: None, leftovers: 0, lease_loss: None });
     let usage = finish.usage.unwrap();
     assert_eq!((usage.per_model["opus"].input_tokens, usage.total_cost_usd), (10, None));
 }
