@@ -12,18 +12,18 @@ use tokio::net::unix::pipe::Receiver;
 
 /// A timer of the kernel. Tokio waits for it as for a pipe: both can be read as soon as something has happened.
 #[derive(Debug)]
-pub(super) struct BootTimer(Receiver);
+pub struct BootTimer(Receiver);
 
 impl BootTimer {
     /// Creates a timer that is not set. Must be called inside a Tokio runtime.
-    pub(super) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
         Receiver::from_owned_fd_unchecked(timer).map(Self)
     }
 
     /// Sets the timer. A time that has passed, or that belongs to another boot, expires at once.
-    pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
+    pub fn set(&self, at: BootTime) -> io::Result<()> {
         let left = at.since(Clock::System.boot()).map_or(0, |left| left.as_micros());
         // A value of zero would disarm the timer.
         let left = i64::try_from(left).unwrap_or(i64::MAX).max(1);
@@ -34,7 +34,7 @@ impl BootTimer {
     }
 
     /// Waits until the timer has expired since it was set. Returns only once; then the timer has to be set again.
-    pub(super) async fn expired(&self) {
+    pub async fn expired(&self) {
         let mut expirations = [0; 8];
         while self.0.readable().await.is_ok() {
             match self.0.try_read(&mut expirations) {

@@ -13,7 +13,7 @@
 pub mod acp;
 pub mod address;
 pub mod attempt;
-mod boot_timer;
+pub mod boot_timer;
 mod bounded;
 pub mod caps;
 mod cgroup;

@@ -7,7 +7,7 @@
 //! ([`ExpiringLease::settled_from`]).
 
 use cowhand_core::attempt::Settlement;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, Outcome};
 use cowhand_core::lease::{Contact, ExpiringLease, OnLostLease, max_contact_gap};
 use cowhand_core::moment::Moment;
@@ -34,6 +34,9 @@ statements! {
     CONTACT = same "update nodes set contact_since = case when contact_at >= $3 then contact_since else $2 end, \
         contact_at = $2 where name = $1";
     CONTACTS = same "select contact_since, contact_at from nodes where contact_at is not null";
+    OVERDUE = same "select leases.job_id, leases.node, leases.expires_at, leases.boot, leases.length, leases.on_lost, \
+        jobs.agent, jobs.schedule, jobs.cancel_asked_at from leases join jobs on jobs.id = leases.job_id \
+        where leases.expires_at <= $1 order by leases.job_id";
     TAKEN_OVER = same "update attempts set taken_over = 1 where job_id = $1 and number = $2";
 }
 
@@ -44,6 +47,20 @@ pub struct HeldLease {
     pub epoch: i64,
     /// What happens if the node cannot renew the lease.
     pub on_lost: OnLostLease,
+}
+
+/// A lease on a shared database that its node has not renewed in time, and that nobody has settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverdueLease {
+    pub job: JobId,
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    pub node: String,
+    /// Expiry of the lease, by the clock of the caller.
+    pub expired_at: Timestamp,
+    pub on_lost: OnLostLease,
+    /// Time from which another node may settle the attempt as lost; `None` if no node may.
+    pub settled_from: Option<Timestamp>,
 }
 
 /// How long a new lease is valid, and what happens if it is not renewed.
@@ -101,6 +118,34 @@ impl Store {
                 let held = extend_leases(tx, node.clone(), ADOPT_LEASES, Vec::new(), (now, lease)).await?;
                 record_contact(tx, &node, lease, now).await?;
                 Ok(held)
+            })
+        })
+        .await
+    }
+
+    /// Returns the leases that their nodes have not renewed in time. A file that only one node uses has none.
+    pub async fn overdue_leases(&self, now: Timestamp) -> Result<Vec<OverdueLease>, StoreError> {
+        if !self.is_postgres() {
+            return Ok(Vec::new());
+        }
+        self.read(move |tx| {
+            Box::pin(async move {
+                let (clock, contacts) = (tx.lease_clock(now).await?, contacts(tx).await?);
+                let here = |at: Moment| Moment::from(now).plus(at.since(clock)).wall;
+                let read = |row: &Row| {
+                    let is_cancelled = row.time_opt("cancel_asked_at")?.is_some();
+                    let from = settled_from(row, is_cancelled, &contacts, clock)?;
+                    Ok(OverdueLease {
+                        job: row.parse("job_id")?,
+                        agent: row.parse("agent")?,
+                        schedule: row.parse_opt("schedule")?,
+                        node: row.get("node")?,
+                        expired_at: here(row.time("expires_at")?.into()),
+                        on_lost: row.parse("on_lost")?,
+                        settled_from: from.map(here),
+                    })
+                };
+                tx.all(OVERDUE, args![clock.wall]).await?.iter().map(read).collect()
             })
         })
         .await

@@ -118,7 +118,7 @@ pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use jobs::JobFilter;
-pub use leases::HeldLease;
+pub use leases::{HeldLease, OverdueLease};
 pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
@@ -339,6 +339,7 @@ fn all_statements() -> Vec<Statement> {
         imports::ALL,
         items::ALL,
         jobs::ALL,
+        leases::ALL,
         nodes::ALL,
         outbox::ALL,
         providers::ALL,
@@ -348,6 +349,7 @@ fn all_statements() -> Vec<Statement> {
         sessions::ALL,
         sightings::ALL,
         snapshot::ALL,
+        superseded::ALL,
         tokens::ALL,
         usage::ALL,
         workspaces::ALL,

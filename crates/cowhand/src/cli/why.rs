@@ -23,7 +23,9 @@ use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_engine::queues::skipped_files::SkippedFiles;
-use cowhand_web::api::{AgentView, ApiProblem, FiringView, ScheduleWithFirings, StatusView, segment};
+use cowhand_web::api::{
+    AgentView, ApiProblem, FiringView, LostLease, ScheduleWithFirings, StatusView, segment,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct WhyArgs {
@@ -53,6 +55,8 @@ struct WhyAnswer {
     skipped_files: Vec<SkippedFiles>,
     /// Bots through which the schedule receives messages.
     chat_bots: Vec<ChatBotView>,
+    /// Running jobs of the schedule whose nodes have not renewed their leases in time.
+    lost_leases: Vec<LostLease>,
     /// Node that answered.
     #[serde(skip)]
     node: Option<String>,
@@ -73,15 +77,28 @@ impl WhyAnswer {
         // The API returns at most `MAX_FIRINGS` firings. If it returns that many, there may be earlier firings.
         let has_more = firings.len() > limit as usize || firings.len() == MAX_FIRINGS as usize;
         firings.truncate(limit as usize);
-        let StatusView { daemon, mut given_up, mut skipped_files, mut chat_bots, .. } =
+        let StatusView { daemon, mut given_up, mut skipped_files, mut chat_bots, mut lost_leases, .. } =
             client.get("status").await?;
+        lost_leases.retain(|lost| {
+            lost.agent == schedule.agent && lost.schedule.as_ref() == Some(&schedule.schedule)
+        });
         chat_bots.retain(|bot| schedule.kind == "chat" && bot.agents.contains(&schedule.agent));
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
         skipped_files.retain(|skipped| skipped.taken_by.iter().any(takes));
         let node = daemon.node;
         let store_problem = daemon.store_problem.or_else(|| client.disk_problem());
-        Ok(Self { schedule, firings, given_up, skipped_files, chat_bots, node, store_problem, has_more })
+        Ok(Self {
+            schedule,
+            firings,
+            given_up,
+            skipped_files,
+            chat_bots,
+            lost_leases,
+            node,
+            store_problem,
+            has_more,
+        })
     }
 
     /// Prints the state of the schedule. `fleet_without_daemon` is set if no daemon runs and no earlier line states
@@ -93,6 +110,9 @@ impl WhyAnswer {
         for bot in &self.chat_bots {
             let state = status::chat_bot_state(bot, self.node.as_deref(), now);
             print::prose(&with_full_stop(&format!("Its chat bot {} {state}", bot.bot)), 0);
+        }
+        for lost in &self.lost_leases {
+            print::prose(&with_full_stop(&format!("Its job {}: {}", lost.job, lost.message)), 0);
         }
         for item in &self.given_up {
             print::prose(&with_full_stop(&status::given_up_line(item)), 0);

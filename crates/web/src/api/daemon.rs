@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
+use super::leases::LostLease;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::chat::{ChatBotView, chat_bots};
@@ -44,6 +45,9 @@ pub struct StatusView {
     /// Providers that currently take no jobs.
     #[serde(default)]
     pub parked: Vec<Parked>,
+    /// Running jobs whose nodes have not renewed their leases in time.
+    #[serde(default)]
+    pub lost_leases: Vec<LostLease>,
     /// Work items that no agent takes before a person acts.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
@@ -125,8 +129,10 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
     let node = api.state.known_node();
     let chat_bots = chat_bots(&api.store, &api.roster(), !daemon.running, node.as_deref(), now).await?;
+    let lost_leases = api.lost_leases().await?;
     Ok(Json(StatusView {
         daemon,
+        lost_leases,
         agents,
         running,
         unsettled,
