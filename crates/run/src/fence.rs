@@ -22,7 +22,7 @@ use super::cgroup::Cgroup;
 use super::deadline::{Deadline, PauseStart, Pauses};
 use super::ending::LeaseLoss;
 use super::folder_access::log_error;
-use super::pause::Pause;
+use super::pause::AgentPause;
 
 /// Time between two looks at the deadline of a paused agent.
 const PAUSED_LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -31,7 +31,7 @@ const PAUSED_LOOK_EVERY: Duration = Duration::from_millis(200);
 const LEASE_LOST_BEFORE_START: &str =
     "the node could not renew the lease of the job, so the agent was not started";
 
-pub(super) struct Fence<'a> {
+pub(super) struct LeaseFence<'a> {
     attempt: &'a Attempt,
     keeper: i32,
     timer: BootTimer,
@@ -42,12 +42,12 @@ pub(super) struct Fence<'a> {
 
 enum FenceState<'a> {
     Open,
-    Paused(Pause<'a>),
+    Paused(AgentPause<'a>),
     /// The agent is being ended, so there is nothing more to do.
     Ending,
 }
 
-impl<'a> Fence<'a> {
+impl<'a> LeaseFence<'a> {
     /// Returns the fence of an attempt; `None` if the attempt has no deadline.
     pub(super) fn of(attempt: &'a Attempt, keeper: i32) -> io::Result<Option<Self>> {
         let Some(deadline) = attempt.deadline()? else { return Ok(None) };
@@ -102,7 +102,7 @@ impl<'a> Fence<'a> {
                 return Ok(Some(LeaseLoss::AtDeadline));
             }
             FenceState::Open => {
-                let pause = Pause::begin(self.attempt, self.keeper, group).await;
+                let pause = AgentPause::begin(self.attempt, self.keeper, group).await;
                 self.state = FenceState::Paused(pause);
                 let moment = Clock::System.moment();
                 self.pauses.current = Some(PauseStart { at: moment.wall, boot: now });
@@ -184,16 +184,16 @@ impl<'a> Fence<'a> {
 }
 
 /// Waits until [`look`] has to be called; forever without a fence.
-pub(super) async fn due(fence: Option<&Fence<'_>>) {
+pub(super) async fn due(fence: Option<&LeaseFence<'_>>) {
     match fence {
         Some(fence) => fence.wait().await,
         None => std::future::pending().await,
     }
 }
 
-/// Calls [`Fence::look`], if there is a fence.
+/// Calls [`LeaseFence::look`], if there is a fence.
 pub(super) async fn look(
-    fence: Option<&mut Fence<'_>>,
+    fence: Option<&mut LeaseFence<'_>>,
     group: Option<&Cgroup>,
 ) -> io::Result<Option<LeaseLoss>> {
     match fence {

@@ -28,7 +28,7 @@ use super::bounded::BoundedStreams;
 use super::caps::{CapsError, Groups, SpawnError};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus, LeaseLoss};
-use super::fence::{self, Fence};
+use super::fence::{self, LeaseFence};
 use super::folder_access::{self, WRITE_RETRY_DELAY, log_error};
 use super::process::{self, ProcessIdentity};
 use super::sandbox::docker::leftover;
@@ -127,7 +127,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         Err(why) => return Ok(not_started(not_enforced(&why))),
     };
     fault::point("keeper-ready");
-    let mut fence = Fence::of(attempt, own_pid())?;
+    let mut fence = LeaseFence::of(attempt, own_pid())?;
     if let Some(fence) = &mut fence
         && let Err(error) = fence.wait_until_open(&mut asked).await
     {

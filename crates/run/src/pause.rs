@@ -26,7 +26,7 @@ const CONTAINER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The paused processes of an attempt.
 #[derive(Debug)]
-pub(super) struct Pause<'a> {
+pub(super) struct AgentPause<'a> {
     attempt: &'a Attempt,
     /// Process whose descendants are paused.
     keeper: i32,
@@ -37,7 +37,7 @@ pub(super) struct Pause<'a> {
     container: ContainerPause,
 }
 
-impl<'a> Pause<'a> {
+impl<'a> AgentPause<'a> {
     /// Pauses the processes below `keeper`, which are in `group` if there is one.
     pub(super) async fn begin(attempt: &'a Attempt, keeper: i32, group: Option<&Cgroup>) -> Self {
         let frozen = group.filter(|group| match group.freeze() {
@@ -223,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn all_processes_are_stopped_by_signals_and_continue() {
         let tree = Tree::start(None);
-        let mut pause = Pause::begin(&tree.attempt, own_pid(), None).await;
+        let mut pause = AgentPause::begin(&tree.attempt, own_pid(), None).await;
         let processes = Tree::processes();
         assert_eq!(processes.len(), 3);
         assert!(processes.iter().all(|pid| process::is_stopped(*pid)));
@@ -244,7 +244,7 @@ mod tests {
         while !process::is_stopped(stopped) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        let pause = Pause::begin(&tree.attempt, own_pid(), None).await;
+        let pause = AgentPause::begin(&tree.attempt, own_pid(), None).await;
         assert!(pause.end().await);
         let others: Vec<i32> = Tree::processes().into_iter().filter(|pid| *pid != stopped).collect();
         while others.iter().any(|pid| process::is_stopped(*pid)) {
@@ -258,14 +258,14 @@ mod tests {
         let group = Cgroup::make(&format!("test-pause-{}", own_pid())).expect("a control group of version 2");
         let tree = Tree::start(Some(&group));
         let processes = Tree::processes();
-        let pause = Pause::begin(&tree.attempt, own_pid(), Some(&group)).await;
+        let pause = AgentPause::begin(&tree.attempt, own_pid(), Some(&group)).await;
         assert!(group.is_frozen());
         assert!(!processes.iter().any(|pid| process::is_stopped(*pid)));
         assert_no_work(&processes);
         assert!(pause.end().await);
         tree.until_all_count();
         // A frozen group can be killed.
-        Pause::begin(&tree.attempt, own_pid(), Some(&group)).await;
+        AgentPause::begin(&tree.attempt, own_pid(), Some(&group)).await;
         group.kill().unwrap();
         drop(tree);
         while group.remove().is_err() {

@@ -1,22 +1,19 @@
-//! Leases of running jobs: they are renewed by the node that runs the attempt, and an attempt whose lease has expired is
-//! settled as lost by any node.
+//! Leases of running jobs. The node that runs an attempt renews its lease.
 //!
 //! On a database that several nodes share, a lease expires by the clock of the database. After an outage of the database
 //! all leases have expired, although all nodes may be healthy. Therefore each node records since when it reaches the
 //! database without a gap, and an expired lease is settled only after one node has reached it for the length of the lease
 //! ([`ExpiringLease::settled_from`]).
 
-use cowhand_core::attempt::Settlement;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, Outcome};
+use cowhand_core::job::Job;
 use cowhand_core::lease::{Contact, ExpiringLease, OnLostLease, max_contact_gap};
 use cowhand_core::moment::Moment;
-use cowhand_core::policy::Retry;
 use jiff::{SignedDuration, Timestamp};
 
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
-use super::{Settled, Store, StoreError, claims, jobs};
+use super::{Store, StoreError, jobs};
 
 statements! {
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
@@ -29,7 +26,6 @@ statements! {
         postgres "update leases set expires_at = $2, boot = $3 where node = $1 \
             and job_id = any (array(select json_array_elements_text(($4::text)::json))) returning job_id, epoch, on_lost";
     ADOPT_LEASES = same "update leases set expires_at = $2, boot = $3 where node = $1 returning job_id, epoch, on_lost";
-    LOCK_LEASE = locked "select expires_at, boot, length, on_lost from leases where job_id = $1 and epoch = $2";
     // $3 is the start of the longest gap that counts as uninterrupted.
     CONTACT = same "update nodes set contact_since = case when contact_at >= $3 then contact_since else $2 end, \
         contact_at = $2 where name = $1";
@@ -37,7 +33,6 @@ statements! {
     OVERDUE = same "select leases.job_id, leases.node, leases.expires_at, leases.boot, leases.length, leases.on_lost, \
         jobs.agent, jobs.schedule, jobs.cancel_asked_at from leases join jobs on jobs.id = leases.job_id \
         where leases.expires_at <= $1 order by leases.job_id";
-    TAKEN_OVER = same "update attempts set taken_over = 1 where job_id = $1 and number = $2";
 }
 
 /// A lease that the node still holds.
@@ -146,40 +141,6 @@ impl Store {
                     })
                 };
                 tx.all(OVERDUE, args![clock.wall]).await?.iter().map(read).collect()
-            })
-        })
-        .await
-    }
-
-    /// Settles an attempt with an expired lease as lost. Does nothing if the lease was renewed or the attempt was
-    /// settled meanwhile, or if another node may not settle it yet.
-    pub async fn settle_expired(
-        &self,
-        id: JobId,
-        epoch: i64,
-        silent: bool,
-        retry: Retry,
-        now: Timestamp,
-    ) -> Result<Settled, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let job = jobs::lock(tx, &id).await?;
-                let clock = tx.lease_clock(now).await?;
-                if let Some(lease) = tx.one(LOCK_LEASE, args![id.as_str(), epoch]).await? {
-                    let contacts = contacts(tx).await?;
-                    let is_cancelled = claims::is_cancel_requested(tx, &job).await?;
-                    let from = settled_from(&lease, is_cancelled, &contacts, clock)?;
-                    if from.is_none_or(|from| clock.since(from).is_negative()) {
-                        return Ok(Settled::Fenced);
-                    }
-                }
-                let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
-                let lost = Settlement { silent, ..lost.into() };
-                let settled = claims::settle(tx, id.clone(), epoch, lost, retry, now).await?;
-                if matches!(settled, Settled::Done(_)) {
-                    tx.execute(TAKEN_OVER, args![id.as_str(), job.attempts()]).await?;
-                }
-                Ok(settled)
             })
         })
         .await

@@ -42,6 +42,7 @@ mod cursors;
 mod database;
 mod denials;
 mod events;
+mod expiry;
 mod failures;
 mod firings;
 mod followups;
@@ -328,6 +329,7 @@ fn all_statements() -> Vec<Statement> {
         database::db::ALL,
         denials::ALL,
         events::ALL,
+        expiry::ALL,
         failures::ALL,
         firings::ALL,
         followups::ALL,

@@ -335,7 +335,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("attempt", Some(attempt(job))),
         // The node is shown only if it is another node.
         ("node", view.other_node().map(str::to_owned)),
-        ("lease", view.lost_lease.as_ref().map(|lost| with_config_option(&lost.message))),
+        ("lease", view.lost_lease.as_ref().map(|lost| with_config_option(&lost.message).into_owned())),
         ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (
             "confined",

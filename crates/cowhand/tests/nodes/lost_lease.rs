@@ -45,7 +45,7 @@ fn agent_that_continues_is_never_taken_over_unless_somebody_cancels() {
     assert!(!owner.attempt_file(&job, 1, "deadline.json").exists());
     assert_eq!(other.job(&job)["status"], "running");
     let shown = other.text(&["job", &job]);
-    assert!(shown.contains("does not renew its lease") && shown.contains("cowhand cancel"), "{shown}");
+    assert!(shown.contains("has not renewed the lease") && shown.contains("cowhand cancel"), "{shown}");
     other.run(&["cancel", &job]);
     assert_eq!(other.until_ended(&job)["status"], "failed");
     let agent = fleet.agent_pid(1);

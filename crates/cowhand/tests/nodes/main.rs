@@ -132,11 +132,15 @@ impl Node {
         self.folder.path()
     }
 
-    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
         command.args(arguments).current_dir(self.root()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap()).env("XDG_RUNTIME_DIR", self.root());
-        let output = command.output().unwrap();
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }

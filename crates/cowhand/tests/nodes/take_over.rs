@@ -89,6 +89,9 @@ fn success_on_a_node_that_was_killed_is_stored_later() {
     let there = fleet.node();
     there.start();
     assert_eq!(there.until_ended(&job)["status"], "failed");
+    // The daemon is killed between reading the output and storing the end, and starts again.
+    let crashed = here.command(&["start", "-d", "--no-server"]).env("COWHAND_FAULT", "superseding").output();
+    assert!(!crashed.unwrap().status.success());
     here.start();
     let attempts = there.json(&["events", "--job", &job]);
     let superseded =

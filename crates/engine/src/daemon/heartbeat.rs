@@ -24,11 +24,11 @@ pub(super) async fn renew_leases(engine: Arc<Engine>) {
     let mut heartbeat = Heartbeat { engine, overdue: 0 };
     let mut wait = heartbeat.engine.loaded().roster.leases.renew_every();
     loop {
+        heartbeat.wait_for_leases().await;
         if let Err(error) = timer.set(heartbeat.engine.clock.boot().plus(wait)) {
             error!("cannot set the timer for the leases: {error}");
         }
         timer.expired().await;
-        heartbeat.wait_for_leases().await;
         wait = heartbeat.beat().await;
     }
 }
@@ -40,7 +40,8 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Waits until there is a lease to renew. A node of a shared database also reports that it reaches the database.
+    /// Waits until this node has a lease. A node of a shared database does not wait: it also records that it reaches the
+    /// database.
     async fn wait_for_leases(&self) {
         while !self.engine.store.is_postgres() && self.engine.running_jobs().is_empty() {
             self.engine.attempt_began.notified().await;
@@ -52,6 +53,9 @@ impl Heartbeat {
     async fn beat(&mut self) -> SignedDuration {
         let engine = &self.engine;
         let (times, running) = (engine.loaded().roster.leases, engine.running_jobs());
+        if running.is_empty() && !engine.store.is_postgres() {
+            return times.renew_every();
+        }
         // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
         // node settles the job. The lease of a job without an attempt task on this node is not renewed, so it expires.
         let (node, jobs) = (engine.home.node.clone(), running.iter().map(|(job, _)| job.clone()).collect());
@@ -75,6 +79,10 @@ impl Heartbeat {
             engine.abandon(&job, epoch);
         }
         engine.move_deadlines(&renewed, sent).await;
+        if !renewed.is_empty() {
+            // Another node may have cancelled a job of this node.
+            engine.nudge.notify_one();
+        }
         times.renew_every()
     }
 
