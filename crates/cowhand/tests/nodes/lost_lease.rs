@@ -57,9 +57,7 @@ fn agent_that_continues_is_never_taken_over_unless_somebody_cancels() {
 fn agent_that_is_paused_for_too_long_is_ended() {
     let fleet = Fleet::new("");
     let here = fleet.node();
-    let file = here.root().join("cowhand.yaml");
-    let config = fs::read_to_string(&file).unwrap().replace("max_pause: 1h", "max_pause: 1s");
-    fs::write(&file, config).unwrap();
+    here.change_config("max_pause: 1h", "max_pause: 1s");
     here.start();
     let job = here.trigger("beater");
     fleet.until_beat(1, 0.0);

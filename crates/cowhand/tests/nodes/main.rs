@@ -132,6 +132,13 @@ impl Node {
         self.folder.path()
     }
 
+    fn change_config(&self, from: &str, to: &str) {
+        let file = self.root().join("cowhand.yaml");
+        let config = fs::read_to_string(&file).unwrap();
+        assert!(config.contains(from), "{config}");
+        fs::write(&file, config.replace(from, to)).unwrap();
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
         command.args(arguments).current_dir(self.root()).env_clear();
@@ -168,6 +175,13 @@ impl Node {
 
     fn job(&self, id: &str) -> Value {
         self.json(&["job", id])
+    }
+
+    /// Returns the events of a job that have this type.
+    fn events(&self, job: &str, kind: &str) -> Vec<Value> {
+        let lines = self.text(&["events", "--after", "0", "--limit", "1000", "--json"]);
+        let events = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["job"] == job && event["type"] == kind).collect()
     }
 
     fn daemon(&self) -> Pid {
