@@ -255,7 +255,7 @@ async fn the_end_of_a_superseded_attempt_is_stored_once(db: TestDb) {
     let (id, node) = (job.id().clone(), || "node-a".to_owned());
     let usage = |cost| JobUsage { total_cost_usd: Some(cost), ..JobUsage::default() };
     store.record_usage(id.clone(), epoch, usage(1.0), None).await.unwrap();
-    let superseded = || Superseded { outcome: Some(completed().outcome), usage: Some(usage(3.0)) };
+    let superseded = || Superseded { outcome: Some(completed()), usage: Some(usage(3.0)) };
     let record =
         async |node| store.record_superseded(id.clone(), 1, node, superseded(), at(200)).await.unwrap();
     record(node()).await;
