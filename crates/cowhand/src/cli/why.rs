@@ -12,7 +12,6 @@ use cowhand_core::id::AgentName;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, trigger_words};
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::json;
 
 use self::answer::WhyAnswer;
@@ -20,14 +19,10 @@ use super::location::{Connection, FleetLocation};
 use super::print;
 use super::schedule::{AgentOrSchedule, ScheduleFullName, tries_again};
 use super::{Failure, complete, job, location, number, removed, status};
-use cowhand_engine::chat::ChatBotView;
 use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
-use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
-use cowhand_engine::queues::skipped_files::SkippedFiles;
-use cowhand_web::api::{
-    AgentView, ApiProblem, FiringView, LostLease, ScheduleWithFirings, StatusView, segment,
-};
+use cowhand_engine::queues::given_up::TakenBy;
+use cowhand_web::api::{AgentView, FiringView, StatusView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct WhyArgs {
