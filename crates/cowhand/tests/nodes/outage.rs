@@ -25,8 +25,8 @@ fn no_running_and_no_finished_work_is_lost() {
     wait_until("the outage to be long", || (uptime() > stopped + 2.5 * LEASE).then_some(()));
     let shown = here.run(&["status"]);
     assert!(format!("{}{}", shown.1, shown.2).contains("paused"), "{shown:?}");
-    fleet.server().start_again();
     let back = uptime();
+    fleet.server().start_again();
     fleet.until_beat(1, back);
     // Each node has had the time of a lease to renew, and the leases are renewed again.
     wait_until("a lease to pass", || (uptime() > back + 1.5 * LEASE).then_some(()));
