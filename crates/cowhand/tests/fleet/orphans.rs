@@ -51,9 +51,12 @@ async fn lapse(url: &str, job: &str, retry: Retry) {
     let job: JobId = job.parse().unwrap();
     let history = store.history(job.clone()).await.unwrap().unwrap();
     let node = history.attempts[0].node.clone();
+    let lease = SignedDuration::from_secs(3);
+    store.join("another".to_owned(), Timestamp::now()).await.unwrap();
     // Its own daemon may renew the lease in between.
     loop {
         let now = Timestamp::now();
+        store.renew("another".to_owned(), Vec::new(), lease, now).await.unwrap();
         let ago = SignedDuration::from_hours(-1);
         store.extend_lease(node.clone(), job.clone(), ago, now).await.unwrap();
         let settled = store.settle_expired(job.clone(), 1, false, retry.clone(), now).await.unwrap();

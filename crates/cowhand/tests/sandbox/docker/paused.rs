@@ -26,7 +26,7 @@ impl Scene {
     fn until_container_is(&self, state: &str) {
         wait_until(state, || {
             let states = self.engine().podman(&["ps", "-a", "--format", "{{.State}}"]);
-            (states.trim() == state).then_some(())
+            (states.trim().to_lowercase() == state).then_some(())
         });
     }
 }

@@ -103,8 +103,8 @@ pub(crate) async fn pause_container_of(attempt: &Attempt) -> Result<ContainerPau
     let paused = async { ContainerEngine::find(&socket).await?.pause(&name).await };
     match paused.await {
         Ok(()) => Ok(ContainerPause::Paused),
-        // The container does not exist yet, or has ended.
-        Err(EngineError::Refused { status: 404 | 409, .. }) => Ok(ContainerPause::NotPaused),
+        // The container does not run yet, or has ended. The engines report this with different codes.
+        Err(EngineError::Refused { .. }) => Ok(ContainerPause::NotPaused),
         Err(error) => Err(DockerError::NotPaused { name, error }),
     }
 }
