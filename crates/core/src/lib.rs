@@ -30,6 +30,7 @@ pub mod interval;
 pub mod invisible;
 pub mod job;
 pub mod label;
+pub mod lease;
 pub mod mcp;
 pub mod moment;
 pub mod node;

@@ -30,6 +30,7 @@ use crate::hook::Hooks;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
 use crate::label::NodeLabel;
+use crate::lease::{LeaseTimes, OnLostLease};
 use crate::mcp::McpServer;
 use crate::notification::{AgentNotify, NotificationSettings};
 use crate::permission::{PermissionMode, Permissions, ToolAccess};
@@ -65,6 +66,8 @@ pub struct Roster {
     pub agents: AgentList,
     /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
+    /// Times of the leases on a shared database.
+    pub leases: LeaseTimes,
     /// Retention of the root file. Each agent has its own retention, whose unset keys are taken from here.
     pub retention: Retention,
     /// Prices of the root file.
@@ -153,6 +156,8 @@ pub struct Agent {
     pub timeout: Timeout,
     /// Limit of an attempt's time without output, for jobs without a schedule.
     pub idle_timeout: Timeout,
+    /// Action if the node cannot renew the lease of a job on a shared database.
+    pub on_lost_lease: OnLostLease,
     /// Limits for its finished jobs.
     pub retention: Retention,
     /// Labels of the nodes that may run its jobs; empty means every node.
@@ -431,6 +436,7 @@ impl Agent {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            on_lost_lease: OnLostLease::default(),
             retention: Retention::default(),
             budget: Budget::default(),
             notify: AgentNotify::default(),

@@ -11,15 +11,17 @@ use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::moment::Moment;
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Parked};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::database::db::{Arg, Tx, args};
-use super::database::dialect::{Statement, statements};
+use super::database::db::{Tx, args};
+use super::database::dialect::statements;
 use super::database::writer::SuccessIf;
+use super::leases::{self, LeaseTerms};
 use super::shared_places::SharedLimits;
 use super::{
     Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers,
@@ -27,16 +29,6 @@ use super::{
 };
 
 statements! {
-    NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
-    ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
-    LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
-    RENEW_LEASES =
-        sqlite "update leases set expires_at = $2, boot = $3 where node = $1 \
-            and job_id in (select value from json_each($4)) returning job_id, epoch"
-        postgres "update leases set expires_at = $2, boot = $3 where node = $1 \
-            and job_id = any (array(select json_array_elements_text(($4::text)::json))) returning job_id, epoch";
-    ADOPT_LEASES = same "update leases set expires_at = $2, boot = $3 where node = $1 returning job_id, epoch";
-    LOCK_LEASE = locked "select expires_at, boot from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens, \
         started_boot) values ($1, $2, $3, $4, $5, $6, $7)";
@@ -73,6 +65,8 @@ pub enum Claim {
 pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
+    /// What happens if the node cannot renew the lease.
+    pub on_lost: OnLostLease,
     pub max_concurrent: u32,
     /// Limits of the places that agents share.
     pub shared: SharedLimits,
@@ -96,15 +90,8 @@ pub(super) enum StartCandidate<'a> {
 /// Node, lease and reservation of an attempt that begins.
 pub(super) struct AttemptStart {
     pub(super) node: String,
-    pub(super) lease: SignedDuration,
+    pub(super) terms: LeaseTerms,
     pub(super) reservation: Reservation,
-}
-
-/// A lease that the node still holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldLease {
-    pub job: JobId,
-    pub epoch: i64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -112,8 +99,8 @@ pub enum Settled {
     /// The job after the write. After the end of an attempt, the job has ended, or is pending if another attempt
     /// follows.
     Done(Job),
-    /// The epoch is no longer the epoch of a running attempt, or [`Store::settle_expired`] found a lease that has not
-    /// expired; nothing was written.
+    /// The epoch is no longer the epoch of a running attempt, or [`Store::settle_expired`] found a lease that may not be
+    /// settled yet; nothing was written.
     Fenced,
 }
 
@@ -142,6 +129,7 @@ impl Store {
         let starter = Starter {
             node,
             lease,
+            on_lost: OnLostLease::default(),
             max_concurrent,
             shared: SharedLimits::default(),
             session_key: None,
@@ -176,7 +164,7 @@ impl Store {
                     Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
                 };
-                let Starter { node, lease, session_key, slot, .. } = starter;
+                let Starter { node, lease, on_lost, session_key, slot, .. } = starter;
                 let mut job = jobs::lock(tx, &id).await?;
                 let columns = jobs::stored_columns(tx, &id).await?;
                 let until =
@@ -192,36 +180,14 @@ impl Store {
                 }
                 jobs::save(tx, &job).await?;
                 sessions::set_key(tx, &id, session_key).await?;
-                let start = AttemptStart { node, lease, reservation };
+                let terms = LeaseTerms { length: lease, on_lost };
+                let start = AttemptStart { node, terms, reservation };
                 let epoch = begin_attempt(tx, &job, start, now).await?;
                 providers::started(tx, &id, slot.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
         .await
-    }
-
-    /// Extends the node's leases on these jobs, including expired leases that nobody has settled. Returns the leases
-    /// that the node still holds. The other leases are lost.
-    pub async fn renew(
-        &self,
-        node: String,
-        jobs: Vec<JobId>,
-        lease: SignedDuration,
-        now: Timestamp,
-    ) -> Result<Vec<HeldLease>, StoreError> {
-        let job_ids = vec![Arg::from(jobs::to_json(&jobs)?)];
-        self.write(move |tx| Box::pin(extend_leases(tx, node, RENEW_LEASES, job_ids, (now, lease)))).await
-    }
-
-    /// Takes up the leases of a node after its restart, including expired leases that nobody has settled.
-    pub async fn adopt(
-        &self,
-        node: String,
-        lease: SignedDuration,
-        now: Timestamp,
-    ) -> Result<Vec<HeldLease>, StoreError> {
-        self.write(move |tx| Box::pin(extend_leases(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
     }
 
     /// Records the session of the running attempt.
@@ -297,52 +263,9 @@ impl Store {
         })
         .await
     }
-
-    /// Settles an attempt with an expired lease as lost. Does nothing if the lease was renewed or the attempt was
-    /// settled meanwhile.
-    pub async fn settle_expired(
-        &self,
-        id: JobId,
-        epoch: i64,
-        silent: bool,
-        retry: Retry,
-        now: Timestamp,
-    ) -> Result<Settled, StoreError> {
-        let random = self.random;
-        self.write(move |tx| {
-            Box::pin(async move {
-                jobs::lock(tx, &id).await?;
-                let clock = tx.lease_clock(now).await?;
-                let lease = tx.one(LOCK_LEASE, args![id.as_str(), epoch]).await?;
-                let until = lease.map(|row| row.moment_opt("expires_at", "boot")).transpose()?.flatten();
-                if until.is_some_and(|until| clock.since(until).is_negative()) {
-                    return Ok(Settled::Fenced);
-                }
-                let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
-                let lost = Settlement { silent, ..lost.into() };
-                settle(tx, id, epoch, lost, retry, now, random).await
-            })
-        })
-        .await
-    }
 }
 
-/// Extends leases. The rows are locked in a fixed order, so that two transactions cannot wait for each other.
-async fn extend_leases(
-    tx: &mut Tx<'_>,
-    node: String,
-    statement: Statement,
-    job_ids: Vec<Arg>,
-    (now, lease): (Timestamp, SignedDuration),
-) -> Result<Vec<HeldLease>, StoreError> {
-    tx.all(LOCK_LEASES, args![node.as_str()]).await?;
-    let until = tx.lease_clock(now).await?.plus(lease);
-    let args = [args![node, until.wall, until.boot], job_ids].concat();
-    let rows = tx.all(statement, args).await?;
-    rows.iter().map(|row| Ok(HeldLease { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
-}
-
-async fn settle(
+pub(super) async fn settle(
     tx: &mut Tx<'_>,
     id: JobId,
     epoch: i64,
@@ -432,9 +355,8 @@ pub(super) async fn begin_attempt(
     start: AttemptStart,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let AttemptStart { node, lease, reservation } = start;
-    let until = tx.lease_clock(now).await?.plus(lease);
-    let epoch = take_lease(tx, job, &node, until).await?;
+    let AttemptStart { node, terms, reservation } = start;
+    let epoch = leases::take(tx, job, &node, terms, now).await?;
     let [money, tokens] =
         [reservation.amount.microdollars, reservation.amount.tokens].map(budgets::to_column);
     let boot = tx.moment(now).boot;
@@ -442,14 +364,6 @@ pub(super) async fn begin_attempt(
     tx.execute(ADD_ATTEMPT, row).await?;
     let started = Fact::JobStarted { attempt: job.attempts(), node };
     jobs::record(tx, job, started, now);
-    Ok(epoch)
-}
-
-async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Result<i64, StoreError> {
-    let row = tx.one(NEXT_EPOCH, args![job.id().as_str()]).await?;
-    let epoch: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
-    let row = args![job.id().as_str(), job.attempts(), node, epoch, until.wall, until.boot];
-    tx.execute(ADD_LEASE, row).await?;
     Ok(epoch)
 }
 

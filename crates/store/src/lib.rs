@@ -45,6 +45,7 @@ mod database;
 mod denials;
 mod drains;
 mod events;
+mod expiry;
 mod failures;
 mod firings;
 mod followups;
@@ -58,6 +59,7 @@ mod integrity;
 mod items;
 mod job_messages;
 mod jobs;
+mod leases;
 mod node_health;
 mod node_reports;
 mod nodes;
@@ -73,6 +75,7 @@ mod sessions;
 mod shared_places;
 mod sightings;
 mod snapshot;
+mod superseded;
 mod tokens;
 mod usage;
 mod web_conversations;
@@ -116,7 +119,7 @@ pub use chat_edits::ChatEdit;
 pub use chat_files::{FileSent, SentFile};
 pub use chat_limits::{CountedMessage, LimitReached, MessageLimits};
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
-pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
+pub use claims::{Claim, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
 pub use database::sqlite::SQLITE_READERS;
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
@@ -131,6 +134,7 @@ pub use incidents::{FollowReason, Followed};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use job_messages::{MessageSent, NewJobMessage};
 pub use jobs::JobFilter;
+pub use leases::{HeldLease, OverdueLease};
 pub use node_health::WatchedNode;
 pub use nodes::{NodeJoined, NodePresence};
 pub use notifications::{NOTIFICATION_LEASE, NotificationEnd, NotificationFilter, NotificationRecord};
@@ -349,6 +353,7 @@ fn all_statements() -> Vec<Statement> {
         denials::ALL,
         drains::ALL,
         events::ALL,
+        expiry::ALL,
         failures::ALL,
         firings::ALL,
         followups::ALL,
@@ -362,6 +367,7 @@ fn all_statements() -> Vec<Statement> {
         items::ALL,
         job_messages::ALL,
         jobs::ALL,
+        leases::ALL,
         node_health::ALL,
         node_reports::ALL,
         nodes::ALL,
@@ -375,6 +381,7 @@ fn all_statements() -> Vec<Statement> {
         shared_places::ALL,
         sightings::ALL,
         snapshot::ALL,
+        superseded::ALL,
         tokens::ALL,
         usage::ALL,
         web_conversations::ALL,

@@ -90,6 +90,7 @@ impl Agent {
             retry: inherited.retry.unwrap_or_default(),
             timeout: inherited.timeout.unwrap_or(Timeout::ATTEMPT),
             idle_timeout: inherited.idle_timeout.unwrap_or(Timeout::IDLE),
+            on_lost_lease: inherited.on_lost_lease.unwrap_or_default(),
             retention: inherited.retention.unwrap_or_default(),
             budget: inherited.budget.unwrap_or_default(),
             notify: inherited.notify.unwrap_or_default(),

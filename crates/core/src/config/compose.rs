@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
-use super::checks::unused;
+use super::checks::{self, unused};
 use super::kept::{FleetInputs, FleetKey};
 use super::load::{Draft, Loader, normalize};
 use super::merge::{long_form, merge};
@@ -37,7 +37,7 @@ const MIN_MERGED_LIMIT: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
 const ROOT_FILE_KEYS: [&str; 8] =
-    ["store", "providers", "prices", "budget", "server", "web", "traces", "notify"];
+    ["store", "leases", "providers", "prices", "budget", "server", "web", "traces", "notify"];
 
 /// Context of a fleet, from the fleets above it and its own reference.
 struct FleetContext {
@@ -97,6 +97,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     // each problem is reported once.
     let checked = check(&mut rest, SCHEMA.fleet, reading, &mut loader.problems);
     // Values that cannot be read are already reported, and a fleet with errors is not run.
+    checks::lease::read(loader, &node, &checked.value);
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());

@@ -25,6 +25,7 @@ use jiff::Timestamp;
 
 use crate::budget::FleetBudget;
 use crate::id::AgentName;
+use crate::lease::LeaseTimes;
 use crate::notification::NotificationSettings;
 use crate::policy::Zone;
 use crate::price::Prices;
@@ -105,6 +106,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         name_locations: HashMap::new(),
         name: None,
         store: None,
+        leases: LeaseTimes::default(),
         retention: Retention::default(),
         prices: Prices::default(),
         providers: IndexMap::new(),
@@ -138,6 +140,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         capacity: None,
         zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
+        leases: loader.leases,
         retention: loader.retention,
         prices: loader.prices.clone(),
         providers: loader.providers.clone(),
@@ -189,6 +192,8 @@ pub(super) struct Loader<'a> {
     pub name: Option<String>,
     /// `store` of the root file.
     pub store: Option<String>,
+    /// Times of the leases, from `leases` of the root file.
+    pub leases: LeaseTimes,
     pub retention: Retention,
     pub prices: Prices,
     pub providers: IndexMap<String, Provider>,

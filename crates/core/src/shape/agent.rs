@@ -9,6 +9,7 @@ use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::followup::Followups;
 use crate::interval::Interval;
+use crate::lease::OnLostLease;
 use crate::notification::AgentNotify;
 use crate::permission::{PermissionMode, Permissions};
 use crate::policy::{Retry, Timeout};
@@ -133,6 +134,9 @@ pub struct InheritedSettings {
     pub timeout: Option<Timeout>,
     /// Maximum time without output of an attempt; unset means 15m, 0 means no limit.
     pub idle_timeout: Option<Timeout>,
+    /// Action for an agent whose node cannot renew the lease of the job, for example because the database does not
+    /// answer; unset means `pause`. It has no effect without `store`.
+    pub on_lost_lease: Option<OnLostLease>,
     /// Limits for its finished jobs; unset keys are taken from `retention` of the fleet.
     pub retention: Option<Retention>,
     /// Spend limits of the agent; unset means that only the budget of the fleet applies.

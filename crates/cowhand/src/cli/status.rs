@@ -114,6 +114,10 @@ impl StatusArgs {
         if let Some(problem) = &status.daemon.certificate_problem {
             print::prose(&style::styled(print::one_line(problem, 600), style::BAD), 2);
         }
+        for lost in &status.lost_leases {
+            let line = format!("{}: {}: {}", style::styled("lease", style::ODD), lost.job, lost.message);
+            print::prose(&line, 2);
+        }
         for parked in &status.parked {
             let (name, until) = (&parked.provider, duration::until(now, parked.until));
             let (message, used_up) =

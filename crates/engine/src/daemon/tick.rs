@@ -425,7 +425,9 @@ impl TickContext<'_> {
                     (agent.max_concurrent, agent.session_key(None, None, false));
                 let limits = SpendLimits::of(roster, agent, now);
                 let slot = roster.slot(agent);
-                let starter = Starter { node, lease, max_concurrent, shared, session_key, limits, slot };
+                let on_lost = agent.on_lost_lease;
+                let starter =
+                    Starter { node, lease, on_lost, max_concurrent, shared, session_key, limits, slot };
                 store.fire_and_claim(firing, starter, now).await?
             }
             None => store.fire_once(firing, now).await?,

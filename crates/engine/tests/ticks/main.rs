@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use cowhand_core::budget::SpendLimits;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::plan::PlanningNode;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -536,6 +537,7 @@ async fn a_lost_fallback_counts_its_whole_reservation(database: &str) {
         let starter = Starter {
             node: "node".into(),
             lease: SignedDuration::from_mins(1),
+            on_lost: OnLostLease::Pause,
             max_concurrent: 1,
             shared: SharedLimits::default(),
             session_key: None,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::chat::ChatPlatform;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, OriginMessage, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::policy::Retry;
 use cowhand_core::session::SessionPolicy;
 use cowhand_core::workspace::{IsolationKind, Workspace};
@@ -42,6 +43,7 @@ async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> C
     let starter = Starter {
         node: "n".into(),
         lease: MINUTE,
+        on_lost: OnLostLease::Pause,
         max_concurrent: 9,
         shared: cowhand_store::SharedLimits::default(),
         session_key,

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
+use super::leases::LostLease;
 use super::nodes::{self, NodeStateView, NodeView};
 use super::quotas::QuotaView;
 use super::waits::{RemovedAgent, RemovedSchedule};
@@ -50,6 +51,9 @@ pub struct StatusView {
     /// Providers that currently take no jobs.
     #[serde(default)]
     pub parked: Vec<Parked>,
+    /// Running jobs whose nodes have not renewed their leases in time.
+    #[serde(default)]
+    pub lost_leases: Vec<LostLease>,
     /// Providers with a reserve, or with usage windows that the programs of their agents have reported.
     #[serde(default)]
     pub quotas: Vec<QuotaView>,
@@ -145,8 +149,10 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let daemon = with_nodes(&api, daemon).await?;
     let node = api.state.known_node();
     let chat_bots = chat_bots(&api.store, &api.roster(), !daemon.running, node.as_deref(), now).await?;
+    let lost_leases = api.lost_leases().await?;
     Ok(Json(StatusView {
         daemon,
+        lost_leases,
         agents,
         running,
         unsettled,

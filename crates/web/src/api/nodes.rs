@@ -38,6 +38,9 @@ pub struct NodeView {
     pub unable: Vec<UnableAgent>,
     /// Time at which the first of its leases expires, unless it renews the leases; none if it runs no jobs.
     pub lease_until: Option<Timestamp>,
+    /// Number of its jobs whose leases it has not renewed in time.
+    #[serde(default)]
+    pub lost_leases: usize,
 }
 
 /// State of a node. A node that is `draining` takes no new jobs and still runs some; a node that is `drained` runs none.
@@ -148,7 +151,11 @@ fn no_node(node: &str) -> ApiProblem {
 /// Returns all nodes, with the states that the answering process knows.
 pub(super) async fn views(api: &Api) -> Result<Vec<NodeView>, ApiProblem> {
     let this = api.daemon().ok().map(|fleet| fleet.node().to_owned());
-    node_views(&api.store, this.as_deref()).await
+    let mut views = node_views(&api.store, this.as_deref()).await?;
+    for lost in api.lost_leases().await? {
+        views.iter_mut().filter(|node| node.name == lost.node).for_each(|node| node.lost_leases += 1);
+    }
+    Ok(views)
 }
 
 /// Returns all nodes. `this` is the node that answers.
@@ -194,5 +201,6 @@ fn view(node: &FleetNode, config: Option<&str>) -> NodeView {
         config_differs: node.is_running && report.config.as_ref().is_some_and(differs),
         unable: unable.collect(),
         lease_until: node.lease_until,
+        lost_leases: 0,
     }
 }
