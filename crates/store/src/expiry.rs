@@ -32,7 +32,7 @@ impl Store {
                 let clock = tx.lease_clock(now).await?;
                 if let Some(lease) = tx.one(LOCK_LEASE, args![id.as_str(), epoch]).await? {
                     let contacts = leases::contacts(tx).await?;
-                    let is_cancelled = claims::is_cancel_requested(tx, &job).await?;
+                    let is_cancelled = jobs::is_cancel_requested(tx, &job).await?;
                     let from = leases::settled_from(&lease, is_cancelled, &contacts, clock)?;
                     if from.is_none_or(|from| clock.since(from).is_negative()) {
                         return Ok(Settled::Fenced);
