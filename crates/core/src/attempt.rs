@@ -110,6 +110,18 @@ impl Settlement {
     }
 }
 
+/// What a node found out about an attempt that it had started, after the attempt was settled because its lease had
+/// expired. The job is not changed by this.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Superseded {
+    /// The outcome; none if the agent was ended, because the job no longer belonged to the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// The whole usage of the attempt, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<JobUsage>,
+}
+
 impl From<Outcome> for Settlement {
     fn from(outcome: Outcome) -> Self {
         Self {

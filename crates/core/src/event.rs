@@ -152,6 +152,18 @@ pub enum Fact {
     /// with a fallback.
     #[serde(rename = "job:parked")]
     JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
+    /// The node of an attempt whose lease had expired has ended the attempt, or found that it had ended. The attempt was
+    /// settled as lost before, so this changes neither the job nor its outcome. `exit_reason` states how the agent ended;
+    /// it is absent if cowhand ended the agent. `cost_usd` is the spending that was not known before.
+    #[serde(rename = "job:superseded")]
+    JobSuperseded {
+        attempt: u32,
+        node: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_reason: Option<ExitReason>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
+    },
     /// The processes of the job are being stopped.
     #[serde(rename = "job:cancelling")]
     JobCancelling {
@@ -253,6 +265,15 @@ pub enum Fact {
     /// The wall clock of a node was moved by this number of seconds: forward, or back if the number is negative.
     #[serde(rename = "clock:stepped")]
     ClockStepped { node: String, seconds: i64 },
+    /// The node takes no new jobs.
+    #[serde(rename = "node:drained")]
+    NodeDrained { node: String },
+    /// The drained node takes jobs again.
+    #[serde(rename = "node:undrained")]
+    NodeUndrained { node: String },
+    /// A node that no longer runs was removed from the list of nodes.
+    #[serde(rename = "node:forgotten")]
+    NodeForgotten { node: String },
     /// The park of the provider was ended on request.
     #[serde(rename = "provider:unparked")]
     ProviderUnparked { provider: String },
@@ -420,6 +441,7 @@ impl Fact {
             Self::JobMessage { .. } => "job:message",
             Self::JobMessageSettled { .. } => "job:message_settled",
             Self::JobParked { .. } => "job:parked",
+            Self::JobSuperseded { .. } => "job:superseded",
             Self::JobCancelling { .. } => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
@@ -448,6 +470,9 @@ impl Fact {
             Self::FleetImported { .. } => "fleet:imported",
             Self::FleetStopping { .. } => "fleet:stopping",
             Self::ClockStepped { .. } => "clock:stepped",
+            Self::NodeDrained { .. } => "node:drained",
+            Self::NodeUndrained { .. } => "node:undrained",
+            Self::NodeForgotten { .. } => "node:forgotten",
             Self::ProviderUnparked { .. } => "provider:unparked",
             Self::ProviderReserved(_) => "provider:reserved",
             Self::ProviderReleased { .. } => "provider:released",

@@ -18,6 +18,7 @@
 mod admit;
 pub(crate) mod closed;
 mod due;
+mod elsewhere;
 mod holds;
 pub mod next_firings;
 mod overdue;
@@ -34,6 +35,7 @@ use crate::budget::{Amount, OverBudget, SpendingLedger};
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use crate::job::Requeued;
 use crate::moment::{BootTime, Moment};
+use crate::node::FleetNode;
 use crate::policy::Overlap;
 use crate::provider::{ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster, Schedule};
@@ -42,8 +44,9 @@ use crate::trigger::FiringKey;
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 use admit::ReadyJobs;
-pub use admit::{Admission, AgentPlaces, StartFacts, admit, free_places};
+pub use admit::{Admission, PlaceCount, SharedPlaces, StartFacts, admit, free_places};
 pub use closed::NeverFires;
+pub use elsewhere::PlanningNode;
 pub use holds::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
@@ -72,6 +75,10 @@ pub struct Snapshot {
     /// Running jobs whose attempt has ended or never began, while no daemon runs that writes this. Only for people;
     /// plans do not use this field.
     pub unsettled: BTreeSet<JobId>,
+    /// The nodes of the fleet. Only for people; plans do not use this field.
+    pub nodes: Vec<FleetNode>,
+    /// What the node that plans can start.
+    pub here: PlanningNode,
 }
 
 impl Snapshot {
@@ -335,7 +342,10 @@ pub fn plan_agents(
     snapshot: &Snapshot,
 ) -> Vec<(AgentName, Plan)> {
     let configured = agents.iter().filter_map(|name| roster.agent(name));
-    let mut slots = ProviderSlots::of(roster, configured, snapshot, now);
+    let mut shared = SharedCapacity {
+        slots: ProviderSlots::of(roster, configured, snapshot, now),
+        places: snapshot.here.places,
+    };
     let mut in_order: Vec<&AgentName> = agents.iter().collect();
     let oldest = oldest_ready_jobs(snapshot, now);
     in_order.sort_by_key(|name| oldest.get(name).copied().unwrap_or(usize::MAX));
@@ -343,7 +353,7 @@ pub fn plan_agents(
         let mut plan = PlanBuilder { now, actions: Vec::new(), wake_at: None };
         plan.ends(snapshot.jobs.iter().filter(|job| job.agent == *name));
         if let Some(agent) = roster.agent(name) {
-            plan.agent(agent, roster, snapshot, &mut slots);
+            plan.agent(agent, roster, snapshot, &mut shared);
         }
         (name.clone(), Plan { actions: plan.actions, wake_at: plan.wake_at })
     };
@@ -375,6 +385,12 @@ fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     schedules
 }
 
+/// What the jobs of several agents take from: slots of providers, and places of the fleet and of the node.
+struct SharedCapacity {
+    slots: ProviderSlots,
+    places: SharedPlaces,
+}
+
 struct PlanBuilder {
     now: Timestamp,
     actions: Vec<Action>,
@@ -387,7 +403,7 @@ impl PlanBuilder {
     }
 
     /// Plans the firings and starts of one agent.
-    fn agent(&mut self, agent: &Agent, roster: &Roster, snapshot: &Snapshot, slots: &mut ProviderSlots) {
+    fn agent(&mut self, agent: &Agent, roster: &Roster, snapshot: &Snapshot, shared: &mut SharedCapacity) {
         let over = roster.over_budget(agent, &snapshot.ledger, self.now);
         let holds = Holds::of(agent, snapshot, self.now);
         let mut places = FiringPlaces::of(agent, snapshot, &holds, self.now);
@@ -413,7 +429,9 @@ impl PlanBuilder {
                 self.firings(&check, &mut places);
             }
         }
-        self.starts(agent, snapshot, (&holds, over), &places, slots);
+        if snapshot.here.takes_jobs_of(&agent.name) {
+            self.starts(agent, snapshot, (&holds, over), &places, shared);
+        }
     }
 
     fn ends<'j>(&mut self, jobs: impl Iterator<Item = &'j LiveJob>) {
@@ -469,9 +487,9 @@ impl PlanBuilder {
         snapshot: &Snapshot,
         (holds, over): (&Holds<'_>, Option<OverBudget>),
         firings: &FiringPlaces,
-        slots: &mut ProviderSlots,
+        shared: &mut SharedCapacity,
     ) {
-        let mut places = AgentPlaces::of_running(agent, snapshot);
+        let mut places = PlaceCount::of_running(agent, snapshot);
         let mut sessions = snapshot.busy_sessions(agent);
         let mut latest_turn = None;
         for (job, turn) in snapshot.starting_order(agent) {
@@ -488,19 +506,21 @@ impl PlanBuilder {
             let has_place = left.free() > 0;
             let session_key = || agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
             let session_key = has_place.then(session_key).flatten();
-            let slot = has_place.then(|| slots.find(agent, job, self.now));
+            let slot = has_place.then(|| shared.slots.find(agent, job, self.now));
             let facts = StartFacts {
                 over,
                 not_before,
                 hold: holds.job(job),
                 places: left,
+                shared: shared.places,
                 session_busy: session_key.as_ref().is_some_and(|key| sessions.contains(key)),
                 provider: slot.as_ref().and_then(|slot| slot.as_ref().err().copied()),
             };
             match admit(&facts, self.now) {
                 Admission::Admitted => {
                     let Some(Ok(slot)) = slot else { continue };
-                    slots.take(&slot, self.now);
+                    shared.slots.take(&slot, self.now);
+                    shared.places.take();
                     places.take(1);
                     sessions.extend(session_key.clone());
                     self.actions.push(Action::Start {
@@ -528,7 +548,11 @@ impl PlanBuilder {
                 Admission::Held(ScheduleHold::OverPersonBudget(over)) => {
                     over.until.into_iter().for_each(|until| self.wake(until));
                 }
-                Admission::Held(_) | Admission::AtCapacity | Admission::SessionBusy => {}
+                Admission::Held(_)
+                | Admission::AtCapacity
+                | Admission::FleetFull
+                | Admission::NodeFull
+                | Admission::SessionBusy => {}
             }
         }
     }

@@ -29,6 +29,8 @@ use crate::followup::Followups;
 use crate::hook::Hooks;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
+use crate::label::NodeLabel;
+use crate::lease::{LeaseTimes, OnLostLease};
 use crate::mcp::McpServer;
 use crate::notification::{AgentNotify, NotificationSettings};
 use crate::permission::{PermissionMode, Permissions, ToolAccess};
@@ -64,12 +66,19 @@ pub struct Roster {
     pub agents: AgentList,
     /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
+    /// Times of the leases on a shared database.
+    pub leases: LeaseTimes,
     /// Retention of the root file. Each agent has its own retention, whose unset keys are taken from here.
     pub retention: Retention,
     /// Prices of the root file.
     pub prices: Prices,
     /// Budget of all agents together.
     pub budget: Budget,
+    /// Maximum number of running jobs of the fleet, on all nodes; none means no limit.
+    pub max_concurrent: Option<u32>,
+    /// Maximum number of running jobs of this node; none means no limit. It is an option of the start, and not in the
+    /// config.
+    pub capacity: Option<u32>,
     /// Time zone of budget days and months.
     pub zone: Zone,
     /// Shared providers by name. Providers that are not listed have no limits.
@@ -147,8 +156,12 @@ pub struct Agent {
     pub timeout: Timeout,
     /// Limit of an attempt's time without output, for jobs without a schedule.
     pub idle_timeout: Timeout,
+    /// Action if the node cannot renew the lease of a job on a shared database.
+    pub on_lost_lease: OnLostLease,
     /// Limits for its finished jobs.
     pub retention: Retention,
+    /// Labels of the nodes that may run its jobs; empty means every node.
+    pub runs_on: Vec<NodeLabel>,
     /// Spend limits of the agent.
     pub budget: Budget,
     /// Rules that report its incidents, in addition to those of the root file.
@@ -419,9 +432,11 @@ impl Agent {
             followups: None,
             trust: None,
             max_concurrent: MAX_CONCURRENT_JOBS,
+            runs_on: Vec::new(),
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            on_lost_lease: OnLostLease::default(),
             retention: Retention::default(),
             budget: Budget::default(),
             notify: AgentNotify::default(),

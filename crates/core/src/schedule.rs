@@ -139,6 +139,8 @@ pub enum SkipReason {
     Cancelled,
     /// The schedule, or its agent, is not in the config any more. Only a waiting job has this reason.
     Removed,
+    /// No node of the fleet runs jobs of the agent. Only a waiting job has this reason.
+    NoNode,
 }
 
 /// Outcome of one planned firing; the ledger has a row for each.
@@ -164,6 +166,7 @@ written_as! {
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
         SessionBusy = "session_busy", UsageLimit = "usage_limit", QuotaReserve = "quota_reserve",
         Requeued = "requeued", Cancelled = "cancelled", Removed = "removed",
+        NoNode = "no_node",
     }
 }
 

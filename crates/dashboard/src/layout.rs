@@ -14,6 +14,7 @@ pub(super) enum Tab {
     Work,
     Usage,
     Events,
+    Nodes,
     Settings,
     None,
 }
@@ -27,6 +28,7 @@ const TABS: [(Tab, &str, &str, &str); 8] = [
     (Tab::Work, "/work", "Work", "w"),
     (Tab::Usage, "/usage", "Usage", "u"),
     (Tab::Events, "/events", "Events", "e"),
+    (Tab::Nodes, "/nodes", "Nodes", "n"),
     (Tab::Settings, "/settings", "Settings", "s"),
 ];
 

@@ -24,6 +24,7 @@ mod layout;
 mod live_output;
 mod login;
 mod messages;
+mod nodes;
 mod notifications;
 mod output;
 mod removed;
@@ -165,6 +166,7 @@ pub fn router(context: PagesContext) -> Router {
         .route("/usage", get(usage::page))
         .route("/events", get(events::page))
         .route("/notifications", get(notifications::page))
+        .route("/nodes", get(nodes::page))
         .route("/settings", get(settings::page))
         .route("/{*rest}", get(no_page))
         .layer(from_fn_with_state(pages.clone(), require_token));

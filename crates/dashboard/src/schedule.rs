@@ -88,7 +88,9 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 }
             }
             @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for a retry: " } (ShownMessage(failed)) } }
-            @if view.preparing {
+            @if let (true, Some(reason), None) = (view.preparing, &view.prepare_error, &view.last_error) {
+                p.alert { b { "It is not prepared yet: " } (ShownMessage(reason)) }
+            } @else if view.preparing {
                 p.alert {
                     b { "It is being prepared" }
                     @if let Some(since) = view.preparing_since { ", since it fired " (elements::from_now(since, now)) }

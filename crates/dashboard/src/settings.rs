@@ -1,4 +1,4 @@
-//! The page of settings: the config of the fleet without secrets, its tokens, and its nodes.
+//! The page of settings: the config of the fleet without secrets, and its tokens.
 
 use axum::Extension;
 use axum::extract::State;
@@ -8,10 +8,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty, part};
-use super::text::{Text, short};
+use super::text::Text;
 use super::{PageAnswer, Pages, elements, now};
 use cowhand_store::TokenRecord;
-use cowhand_web::api::{ApiProblem, Code, NodeView, Page, StatusView, segment};
+use cowhand_web::api::{ApiProblem, Code, Page, StatusView, segment};
 
 pub(super) async fn page(
     State(pages): State<Pages>,
@@ -20,7 +20,6 @@ pub(super) async fn page(
     let now = now();
     let client = &pages.client;
     let status: StatusView = client.get("status").await?;
-    let nodes: Page<NodeView> = client.get("nodes").await?;
     let tokens = match caller.scope {
         Scope::Admin => Some(client.get::<Page<TokenRecord>>("tokens").await?.items),
         Scope::Read | Scope::Operate => None,
@@ -40,7 +39,6 @@ pub(super) async fn page(
             }
         }
         (part("tokens", "Tokens", &html! { span.muted { "who has access" } }, &tokens_table(tokens.as_deref(), &caller, now)))
-        (part("nodes", "Nodes", &html! {}, &nodes_table(&nodes.items, now)))
         (part("config", "Config", &html! { span.muted { "as it runs, without secrets" } }, &config_text(config.as_ref())?))
     };
     pages.page(Frame { title: "Settings", tab: Tab::Settings, follow: None }, main).await
@@ -69,23 +67,6 @@ fn tokens_table(tokens: Option<&[TokenRecord]>, caller: &TokenRecord, now: Times
                         td.end { button.small.script data-post={ "/api/v1/tokens/" (segment(token.name.as_str())) "/revoke" }
                             data-confirm={ "Revoke " (token.name.as_str()) "? Clients that use it lose access immediately." }
                             data-said={ (token.name.as_str()) " is revoked." } aria-label={ "Revoke " (token.name.as_str()) } { "Revoke" } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn nodes_table(nodes: &[NodeView], now: Timestamp) -> Markup {
-    html! {
-        table {
-            thead { tr { th { "Node" } th.end { "Running" } th.end { "Lease" } } }
-            tbody {
-                @for node in nodes {
-                    tr {
-                        td { code.any { (short(&node.name, 60)) } @if node.is_this { span.muted { " (this one)" } } }
-                        td.end { span.number { (node.running) } }
-                        td.end { @if let Some(time) = node.lease_until { (elements::from_now(time, now)) } @else { span.muted { "–" } } }
                     }
                 }
             }

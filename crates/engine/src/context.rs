@@ -10,13 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
+use cowhand_core::moment::BootTime;
 use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, Semaphore, watch};
+use tracing::warn;
 
 use crate::answer_waits::AnswerWaits;
 use crate::job_token::JobKey;
+use crate::lease::{AttemptDeadline, JobLease};
 use crate::loaded::{Current, Loaded};
+use crate::nodes::{KnownNodes, NodeOptions};
 use crate::plan_requests::PlanRequests;
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
@@ -29,7 +33,8 @@ use cowhand_run::growth::OutputNotifier;
 use cowhand_run::launcher::Launcher;
 use cowhand_run::minder::LockedMinder;
 use cowhand_run::watch::Watch;
-use cowhand_store::Store;
+use cowhand_store::{HeldLease, Store};
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_work::{WorkSource, WorkSourceError};
 
@@ -75,6 +80,8 @@ pub struct Engine {
     pub outbox: Notify,
     /// Undelivered results whose items are in their work source again.
     pub undelivered: SeenAgain,
+    /// Wakes the heartbeat when an attempt begins.
+    pub(crate) attempt_began: Notify,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
     /// Wakes the follower of incidents after a change of the config.
@@ -100,6 +107,8 @@ pub struct Engine {
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
     pub config: Current,
+    /// The nodes of the fleet.
+    pub nodes: KnownNodes,
     /// The answer waits of the running agents.
     pub(crate) answer_waits: AnswerWaits,
     /// Number of files that agents on this node have sent since the start of the daemon.
@@ -183,6 +192,8 @@ struct Running {
     agent: AgentName,
     epoch: i64,
     attempt: u32,
+    /// Deadline of the agent on a shared database; `None` if the agent has none.
+    deadline: Option<Arc<AttemptDeadline>>,
     stop_request: watch::Sender<StopRequest>,
     /// Notified when the job may have new messages.
     messages: Arc<Notify>,
@@ -222,6 +233,7 @@ impl Engine {
         program: PathBuf,
         triggers: Registry,
         loaded: Loaded,
+        node_options: NodeOptions,
     ) -> Self {
         secrets::process::remember(&redactor(&loaded));
         Self {
@@ -239,6 +251,7 @@ impl Engine {
             wakes: Wakes::default(),
             outbox: Notify::new(),
             undelivered: SeenAgain::default(),
+            attempt_began: Notify::new(),
             hooks: Notify::new(),
             incidents: Notify::new(),
             notifications: Notify::new(),
@@ -254,6 +267,7 @@ impl Engine {
             workspace_lock: tokio::sync::Mutex::default(),
             unfinished: Unfinished::default(),
             config: Current::new(loaded),
+            nodes: KnownNodes::new(node_options),
             answer_waits: AnswerWaits::default(),
             sent_files: AtomicU64::default(),
             running: Mutex::default(),
@@ -281,26 +295,39 @@ impl Engine {
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
         loaded.add_earlier_secrets(redactor(&self.loaded()).secrets().to_vec());
         secrets::process::remember(&redactor(&loaded));
+        loaded.roster = self.nodes.restrict(&loaded.configured);
         self.config.set(loaded);
         self.incidents.notify_one();
         self.health.notify_one();
+        self.nodes.refresh.notify_one();
+    }
+
+    /// Applies the stricter limits of other configs, or their end, to the roster.
+    pub(crate) fn restrict_roster(&self) {
+        let loaded = self.loaded();
+        let roster = self.nodes.restrict(&loaded.configured);
+        self.config.replace(&loaded, Loaded { roster, ..Loaded::clone(&loaded) });
     }
 
     /// Registers the attempt task of a job. Returns `None` if the job has one already.
-    pub fn begin(&self, job: &Job, epoch: i64) -> Option<watch::Receiver<StopRequest>> {
+    pub fn begin(&self, job: &Job, lease: JobLease) -> Option<watch::Receiver<StopRequest>> {
         let mut running = self.running();
         if running.contains_key(job.id()) {
             return None;
         }
         let (stop_request, stop_requests) = watch::channel(StopRequest::Continue);
+        let is_shared = self.store.is_postgres();
+        let deadline = AttemptDeadline::of(lease, self.loaded().roster.leases).filter(|_| is_shared);
         let attempt_task = Running {
             agent: job.agent().clone(),
-            epoch,
+            epoch: lease.epoch,
             attempt: job.attempts(),
+            deadline: deadline.map(Arc::new),
             stop_request,
             messages: Arc::default(),
         };
         running.insert(job.id().clone(), attempt_task);
+        self.attempt_began.notify_one();
         Some(stop_requests)
     }
 
@@ -364,6 +391,46 @@ impl Engine {
         if self.running().get(job).is_some_and(|running| running.epoch == epoch) {
             self.request_stop(job, StopRequest::Abandon);
         }
+    }
+
+    /// Returns the deadline of the running attempt of a job; `None` if its agent has none.
+    pub(crate) fn deadline_of(&self, job: &JobId) -> Option<Arc<AttemptDeadline>> {
+        self.running().get(job)?.deadline.clone()
+    }
+
+    /// Moves the deadlines of the attempts whose leases were renewed, and writes them for the keepers. `sent` is the boot
+    /// clock before the renewal was sent. A deadline that cannot be written is written after the next renewal; until
+    /// then the keeper may pause the agent.
+    pub(crate) async fn move_deadlines(&self, renewed: &[HeldLease], sent: BootTime) {
+        let times = self.loaded().roster.leases;
+        let moved: Vec<(Attempt, Arc<AttemptDeadline>)> = {
+            let (running, state) = (self.running(), self.home.state.path());
+            let own = renewed.iter().filter_map(|lease| {
+                let own = running.get(&lease.job).filter(|own| own.epoch == lease.epoch)?;
+                Some((Attempt::new(state, &lease.job, own.attempt), Arc::clone(own.deadline.as_ref()?)))
+            });
+            own.collect()
+        };
+        if moved.is_empty() {
+            return;
+        }
+        run_blocking(move || {
+            for (attempt, deadline) in moved {
+                deadline.renewed(sent, times);
+                if let Err(error) = deadline.write(&attempt, times) {
+                    warn!(attempt = attempt.name(), "cannot write the deadline of the attempt: {error}");
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Returns the number of attempts whose deadline has passed.
+    pub(crate) fn overdue_attempts(&self) -> usize {
+        let now = self.clock.boot();
+        let is_overdue =
+            |own: &&Running| own.deadline.as_ref().is_some_and(|deadline| deadline.has_passed(now));
+        self.running().values().filter(is_overdue).count()
     }
 
     /// Returns whether an attempt task supervises this attempt.

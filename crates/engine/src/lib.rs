@@ -20,6 +20,7 @@ pub mod job_token;
 mod lease;
 pub mod lifecycle;
 pub mod loaded;
+pub mod nodes;
 pub mod notification;
 pub mod output;
 mod plan_requests;

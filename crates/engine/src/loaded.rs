@@ -12,9 +12,14 @@ use cowhand_run::redact::Redactor;
 use cowhand_work::WorkSources;
 
 /// The roster of a fleet, the variables of its `.env`, and the values that are made from them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
+    /// The roster that applies: that of the config, or with lower limits while another node runs another config.
     pub roster: Arc<Roster>,
+    /// The roster of the config.
+    pub configured: Arc<Roster>,
+    /// Digest by which nodes compare their configs; none if the fleet was not loaded from a file.
+    pub config_digest: Option<String>,
     pub variables: HashMap<String, String>,
     pub sources: Arc<WorkSources>,
     /// The config as it is shown to people, without secrets.
@@ -69,6 +74,14 @@ impl Current {
 
     pub fn get(&self) -> Arc<Loaded> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the config, unless another config than `expected` applies meanwhile.
+    pub(crate) fn replace(&self, expected: &Arc<Loaded>, loaded: Loaded) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&current, expected) {
+            *current = Arc::new(loaded);
+        }
     }
 
     pub fn set(&self, loaded: Loaded) {

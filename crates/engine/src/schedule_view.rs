@@ -4,6 +4,7 @@ mod notes;
 
 use cowhand_core::duration;
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
+use cowhand_core::node::no_node_for;
 use cowhand_core::plan::next_firings::Outlook;
 use cowhand_core::plan::{LiveState, Missed, Snapshot};
 use cowhand_core::policy::ClosedBy;
@@ -417,8 +418,9 @@ impl ScheduleView {
             preparing_by: notes::prepared_by(agent, schedule).filter(|_| preparing),
             prepare_error: record
                 .and_then(ScheduleRecord::firing_error)
-                .filter(|_| preparing)
-                .map(ToOwned::to_owned),
+                .map(ToOwned::to_owned)
+                .or_else(|| no_node_for(agent, &snapshot.nodes))
+                .filter(|_| preparing),
             last_error: trigger_error.or_else(|| record.and_then(|record| record.last_error.clone())),
             trigger_error: record.and_then(|record| record.trigger_error.clone()),
             skip_reason,

@@ -199,6 +199,11 @@ impl Groups {
         self.tree.as_ref().is_some_and(|tree| tree.kill().is_ok())
     }
 
+    /// Returns the group of version 2, if there is one.
+    pub(super) const fn tree(&self) -> Option<&Cgroup> {
+        self.tree.as_ref()
+    }
+
     /// Removes the groups, and returns whether all of them are removed.
     pub(super) fn remove(&self) -> bool {
         let limits = self.limits.iter().map(|group| remove_group(&group.path)).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Cgroup {
     path: PathBuf,
     /// Group to which [`Self::leave`] returns.
@@ -56,6 +56,20 @@ impl Cgroup {
 
     pub(super) fn kill(&self) -> io::Result<()> {
         fs::write(self.path.join("cgroup.kill"), "1")
+    }
+
+    /// Pauses all processes in the group. [`Self::is_frozen`] returns true once all of them are paused.
+    pub(super) fn freeze(&self) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.freeze"), "1")
+    }
+
+    pub(super) fn thaw(&self) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.freeze"), "0")
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|line| line == "frozen 1")
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {

@@ -21,13 +21,26 @@ pub struct Ending {
     /// of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_disk: Option<String>,
+    /// Set if the keeper ended the agent because its node could not renew the lease of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_loss: Option<LeaseLoss>,
+}
+
+/// When a keeper ended an agent whose node could not renew the lease of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum LeaseLoss {
+    /// As soon as the agent was no longer allowed to work.
+    AtDeadline,
+    /// After the longest allowed pause.
+    AfterPause { paused_ms: u64 },
 }
 
 impl Ending {
     /// Returns the ending of a process that ends now.
     pub(crate) fn now(status: ExitStatus, stopped: Option<Termination>, leftovers: u32) -> Self {
         let now = Clock::System.moment();
-        Self { at: now.wall, boot: now.boot, status, stopped, leftovers, full_disk: None }
+        Self { at: now.wall, boot: now.boot, status, stopped, leftovers, full_disk: None, lease_loss: None }
     }
 }
 

@@ -28,8 +28,9 @@ use super::attempt::{AGENT_FILE, Attempt, KEEPER_FILE, PROMPT_FILE};
 use super::bounded::BoundedStreams;
 use super::caps::{CapsError, Groups, SpawnError};
 use super::descriptors;
-use super::ending::{Ending, ExitStatus};
+use super::ending::{Ending, ExitStatus, LeaseLoss};
 use super::feeder::Feeder;
+use super::fence::{self, LeaseFence};
 use super::folder_access::{self, WRITE_RETRY_DELAY, log_error};
 use super::process::{self, ProcessIdentity};
 use super::sandbox::docker::leftover;
@@ -130,6 +131,14 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         Err(why) => return Ok(not_started(not_enforced(&why))),
     };
     fault::point("keeper-ready");
+    let mut fence = LeaseFence::of(attempt, own_pid())?;
+    if let Some(fence) = &mut fence
+        && let Err(error) = fence.wait_until_open(&mut asked).await
+    {
+        groups.remove();
+        attempt.remove_keeper_record()?;
+        return Err(error);
+    }
     let mut streams = BoundedStreams::default();
     let wrapped = start.sandbox.as_ref().is_some_and(|plan| plan.kind == SandboxKind::Bubblewrap);
     let mut bwrap_status = if wrapped { Some(BwrapStatus::new()?) } else { None };
@@ -175,7 +184,20 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
                     watch.request_stop(start.stop_signal.signal());
                 }
             }
-            _ = asked.recv() => watch.request_stop(start.stop_signal.signal()),
+            // A paused agent must not work any more, so it gets no stop signal and no grace period.
+            _ = asked.recv() => match fence.as_mut().filter(|fence| fence.is_paused()) {
+                Some(fence) => {
+                    fence.give_up();
+                    watch.end_at_once();
+                }
+                None => watch.request_stop(start.stop_signal.signal()),
+            },
+            () = fence::due(fence.as_ref()) => {
+                watch.lease_loss = fence::look(fence.as_mut(), watch.groups.tree()).await?;
+                if watch.lease_loss.is_some() {
+                    watch.end_at_once();
+                }
+            }
             () = at(deadline) => {
                 deadline = None;
                 watch.request_stop(start.stop_signal.signal());
@@ -386,6 +408,8 @@ struct Watch {
     leftovers: u32,
     /// The task that feeds the agent.
     feeding: Option<AbortHandle>,
+    /// Set if the fence has ended the agent.
+    lease_loss: Option<LeaseLoss>,
 }
 
 impl Watch {
@@ -430,6 +454,14 @@ impl Watch {
             // The agent may have just ended.
             rustix::process::kill_process_group(group, stop).ok();
         }
+    }
+
+    /// Kills the agent without a stop signal and a grace period.
+    fn end_at_once(&mut self) {
+        if self.status.is_none() {
+            self.stopped = Some(Termination::Forced);
+        }
+        self.kill_at = Some(Instant::now());
     }
 
     fn force_if_due(&mut self) {
@@ -478,7 +510,8 @@ impl Watch {
             None if reports_codes => status.of_sandboxed_agent(),
             None => status,
         };
-        Ok(Ending::now(status, self.stopped, self.leftovers))
+        let lease_loss = self.lease_loss;
+        Ok(Ending { lease_loss, ..Ending::now(status, self.stopped, self.leftovers) })
     }
 }
 

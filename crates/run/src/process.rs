@@ -81,6 +81,8 @@ struct Stat {
     start_ticks: u64,
     /// True if all threads of the process have ended, although its parent has not reaped it yet.
     has_ended: bool,
+    /// True if a signal or a debugger has stopped the process.
+    is_stopped: bool,
 }
 
 impl Stat {
@@ -93,13 +95,15 @@ impl Stat {
         // The name in parentheses may contain parentheses; the fields follow the last closing one.
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
         let threads: u32 = fields.get(17)?.parse().ok()?;
+        let state = *fields.first()?;
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
             // If only the first thread has ended, the kernel shows the process as a zombie, although its other threads
             // may work for hours.
-            has_ended: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
+            has_ended: matches!(state, "Z" | "X") && threads <= 1,
+            is_stopped: matches!(state, "T" | "t"),
         })
     }
 }
@@ -236,6 +240,16 @@ pub(super) fn with_arguments(matches: impl Fn(&[u8]) -> bool) -> io::Result<Vec<
         }
     }
     Ok(found)
+}
+
+/// Returns whether a signal or a debugger has stopped a process.
+pub(super) fn is_stopped(pid: i32) -> bool {
+    matches!(Stat::of(pid), Ok(Some(stat)) if stat.is_stopped)
+}
+
+/// Returns whether a process has neither ended nor been stopped.
+pub(super) fn runs(pid: i32) -> bool {
+    matches!(Stat::of(pid), Ok(Some(stat)) if !stat.has_ended && !stat.is_stopped)
 }
 
 pub(super) fn signal_all(pids: &[i32], signal: Signal) {

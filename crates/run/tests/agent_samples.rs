@@ -52,7 +52,18 @@ impl Sample {
         messages.extend(reader.rest());
         let at = "2026-11-15T06:30:00Z".parse().unwrap();
         let status = ExitStatus::Code { code };
-        (messages, reader.finish(&Ending { at, boot: None, status, stopped, leftovers: 0, full_disk: None }))
+        (
+            messages,
+            reader.finish(&Ending {
+                at,
+                boot: None,
+                status,
+                stopped,
+                leftovers: 0,
+                full_disk: None,
+                lease_loss: None,
+            }),
+        )
     }
 
     fn lines(&self) -> Vec<Value> {

@@ -65,6 +65,7 @@ impl Sample {
             stopped: None,
             leftovers: 0,
             full_disk: None,
+            lease_loss: None,
         };
         let finish = reader.finish(&ending);
         (messages, finish)

@@ -1,5 +1,6 @@
 //! Reads the attempts of a job.
 
+use cowhand_core::attempt::Superseded;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
@@ -11,7 +12,7 @@ use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {
-    ATTEMPTS_OF_JOB = same "select number, node, started_at, agent_began_at, ended_at, outcome, usage, report from attempts where job_id = $1 order by number";
+    ATTEMPTS_OF_JOB = same "select number, node, started_at, agent_began_at, ended_at, outcome, usage, report, superseded from attempts where job_id = $1 order by number";
     ATTEMPT_BEGAN = same "select started_at, started_boot from attempts where job_id = $1 and number = $2";
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
@@ -40,6 +41,8 @@ pub struct PastAttempt {
     pub usage: Option<JobUsage>,
     /// Report of its agent.
     pub report: Option<Report>,
+    /// What its node found out about it after another node had settled it as lost.
+    pub superseded: Option<Superseded>,
 }
 
 impl Store {
@@ -80,5 +83,6 @@ fn read(row: &Row) -> Result<PastAttempt, StoreError> {
         outcome: row.json_opt("outcome")?,
         usage: row.json_opt("usage")?,
         report: row.json_opt("report")?,
+        superseded: row.json_opt("superseded")?,
     })
 }

@@ -90,7 +90,7 @@ impl Store {
                 if !jobs::is_current_epoch(tx, &job, epoch).await? {
                     return Ok(UsageRecorded::Fenced);
                 }
-                save_usage(tx, &job, &usage).await?;
+                save_usage(tx, job.id(), job.attempts(), &usage).await?;
                 let Some(mut limits) = limits else { return Ok(UsageRecorded::Recorded(None)) };
                 let spending_by_agent =
                     if limits.has_windows() { spending_by_agent(tx, &limits).await? } else { HashMap::new() };
@@ -146,7 +146,7 @@ pub(super) async fn end(
     let reserved = Reservation { amount: amount(&row, "reserved_microdollars", "reserved_tokens")? };
     let usage = budget::assume(usage, silent, reserved);
     match (&usage, outcome) {
-        (Some(usage), _) => save_usage(tx, job, usage).await?,
+        (Some(usage), _) => save_usage(tx, job.id(), job.attempts(), usage).await?,
         // The attempt counts with a cost of 0, so that a command that uses no model gets no reservation the next time.
         (None, Outcome::Completed { .. }) => {
             tx.execute(SET_NO_USAGE, args![job.id().as_str(), job.attempts()]).await?;
@@ -156,12 +156,17 @@ pub(super) async fn end(
     Ok(usage)
 }
 
-async fn save_usage(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
+pub(super) async fn save_usage(
+    tx: &mut Tx<'_>,
+    job: &JobId,
+    attempt: u32,
+    usage: &JobUsage,
+) -> Result<(), StoreError> {
     let assumed = usage.assumed_usd.map_or(0, budget::microdollars);
     let amount = Amount::of(usage);
     let row = args![
-        job.id().as_str(),
-        job.attempts(),
+        job.as_str(),
+        attempt,
         jobs::to_json(usage)?,
         usage.has_reported_cost().then(|| to_column(amount.microdollars.saturating_sub(assumed))),
         to_column(amount.tokens),

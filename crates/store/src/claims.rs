@@ -3,75 +3,33 @@
 //! A claim starts an attempt and takes a lease on the job. The epoch of the job grows with every claim, and every later
 //! write of the attempt names the epoch of its claim, so a node that lost its lease can no longer change the job.
 
+pub(super) mod admission;
+
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, JudgedJob};
 use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Requeued};
+use cowhand_core::id::{JobId, ScheduleId};
+use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::{Admission, AgentPlaces, StartFacts, admit};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Parked};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::agent_lock::lock_agent;
-use super::database::db::{Arg, Row, Tx, args};
-use super::database::dialect::{Statement, statements};
+use super::database::db::{Tx, args};
+use super::database::dialect::statements;
 use super::database::writer::SuccessIf;
+use super::leases::{self, LeaseTerms};
 use super::providers::StartCandidate;
+use super::shared_places::SharedLimits;
 use super::{
     Store, StoreError, adoptions, asks, budgets, hooks, items, job_messages, jobs, outbox, providers,
     schedules, sessions, snapshot, usage,
 };
 
 statements! {
-    // These statements repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes.
-    // `RUNNING_OF_AGENT` counts running jobs (`AgentPlaces`). `IN_FRONT` and `REQUEUED_AND_WAITING` count the jobs that
-    // come before a new job (`ReadyJobs`). They also count jobs with a hold on their schedule, which the planner does
-    // not count. If such jobs take the last free place, the new job stays pending until the next plan.
-    // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
-    // schedule while the job ran.
-    // The jobs are found by index, in two searches: one for the agent, and one for its schedules. $3 is the number of
-    // the agent's places. `IN_FRONT` need not count further jobs: on SQLite each search stops at $3 jobs, and on
-    // PostgreSQL the result is at most $3. The statements for SQLite name the index: SQLite has no statistics, and
-    // would otherwise find the jobs by their status and read all live jobs of the fleet.
-    RUNNING_OF_AGENT =
-        sqlite "select count(*) as taken from (\
-            select number from jobs indexed by jobs_running_of_agent where status = 'running' and agent = $1 \
-            union select jobs.number from schedules cross join jobs indexed by jobs_running_of_schedule \
-                where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status = 'running')"
-        postgres "select count(*) as taken from (\
-            select number from jobs where status = 'running' and agent = $1 \
-            union select number from jobs where status = 'running' \
-                and schedule_id = any (array(select id from schedules where agent = $1))) as running";
-    IN_FRONT =
-        sqlite "select count(*) as taken from (\
-            select number from (select number from jobs indexed by jobs_live_of_agent \
-                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) limit $3) \
-            union select number from (select jobs.number from schedules cross join jobs indexed by jobs_live_of_schedule \
-                where schedules.agent = $1 and jobs.schedule_id = schedules.id and jobs.status in ('pending', 'running') \
-                and (jobs.not_before is null or jobs.not_before <= $2) limit $3))"
-        // With a limit, PostgreSQL would read all live jobs in their order.
-        postgres "select least(count(*), $3) as taken from (\
-            select number from jobs \
-                where agent = $1 and status in ('pending', 'running') and (not_before is null or not_before <= $2) \
-            union select number from jobs \
-                where schedule_id = any (array(select id from schedules where agent = $1)) \
-                and status in ('pending', 'running') and (not_before is null or not_before <= $2)) as in_front";
-    REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
-        and requeued is not null";
-    NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
-    ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
-    LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
-    RENEW_LEASES =
-        sqlite "update leases set expires_at = $2, boot = $3 where node = $1 \
-            and job_id in (select value from json_each($4)) returning job_id, epoch"
-        postgres "update leases set expires_at = $2, boot = $3 where node = $1 \
-            and job_id = any (array(select json_array_elements_text(($4::text)::json))) returning job_id, epoch";
-    ADOPT_LEASES = same "update leases set expires_at = $2, boot = $3 where node = $1 returning job_id, epoch";
-    LOCK_LEASE = locked "select expires_at, boot from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens, \
         started_boot) values ($1, $2, $3, $4, $5, $6, $7)";
@@ -89,7 +47,9 @@ pub enum Claim {
     Claimed { job: Job, epoch: i64 },
     /// Another node has the job, the job has ended, or it may start only later.
     Taken,
-    /// The agent has no free place.
+    /// The node takes no new jobs.
+    Drained,
+    /// The agent, the node or the fleet has no free place.
     AtCapacity,
     /// Another job uses the session that this job continues.
     SessionBusy,
@@ -106,7 +66,11 @@ pub enum Claim {
 pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
+    /// What happens if the node cannot renew the lease.
+    pub on_lost: OnLostLease,
     pub max_concurrent: u32,
+    /// Limits of the places that agents share.
+    pub shared: SharedLimits,
     /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
     /// Budgets that apply.
@@ -118,15 +82,8 @@ pub struct Starter {
 /// Node, lease and reservation of an attempt that begins.
 pub(super) struct AttemptStart {
     pub(super) node: String,
-    pub(super) lease: SignedDuration,
+    pub(super) terms: LeaseTerms,
     pub(super) reservation: Reservation,
-}
-
-/// A lease that the node still holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldLease {
-    pub job: JobId,
-    pub epoch: i64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -134,8 +91,8 @@ pub enum Settled {
     /// The job after the write. After the end of an attempt, the job has ended, or is pending if another attempt
     /// follows.
     Done(Job),
-    /// The epoch is no longer the epoch of a running attempt, or [`Store::settle_expired`] found a lease that has not
-    /// expired; nothing was written.
+    /// The epoch is no longer the epoch of a running attempt, or [`Store::settle_expired`] found a lease that may not be
+    /// settled yet; nothing was written.
     Fenced,
 }
 
@@ -161,7 +118,16 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let starter = Starter { node, lease, max_concurrent, session_key: None, limits: None, slot: None };
+        let starter = Starter {
+            node,
+            lease,
+            on_lost: OnLostLease::default(),
+            max_concurrent,
+            shared: SharedLimits::default(),
+            session_key: None,
+            limits: None,
+            slot: None,
+        };
         self.claim_with_limits(id, starter, now).await
     }
 
@@ -178,12 +144,19 @@ impl Store {
         self.write_if(SuccessIf::Committed, move |tx| {
             Box::pin(async move {
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let candidate = StartCandidate::Existing { job: &id, spent };
-                let reservation = match admission(tx, &agent, &starter, candidate, now).await? {
+                let reservation = match admission::admission(
+                    tx,
+                    &agent,
+                    &starter,
+                    StartCandidate::Existing { job: &id, spent },
+                    now,
+                )
+                .await?
+                {
                     Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
                 };
-                let Starter { node, lease, session_key, slot, .. } = starter;
+                let Starter { node, lease, on_lost, session_key, slot, .. } = starter;
                 let mut job = jobs::lock(tx, &id).await?;
                 let columns = jobs::stored_columns(tx, &id).await?;
                 let until =
@@ -199,36 +172,14 @@ impl Store {
                 }
                 jobs::save(tx, &job).await?;
                 sessions::set_key(tx, &id, session_key).await?;
-                let start = AttemptStart { node, lease, reservation };
+                let terms = LeaseTerms { length: lease, on_lost };
+                let start = AttemptStart { node, terms, reservation };
                 let epoch = begin_attempt(tx, &job, start, now).await?;
                 providers::started(tx, &id, slot.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
         .await
-    }
-
-    /// Extends the node's leases on these jobs, including expired leases that nobody has settled. Returns the leases
-    /// that the node still holds. The other leases are lost.
-    pub async fn renew(
-        &self,
-        node: String,
-        jobs: Vec<JobId>,
-        lease: SignedDuration,
-        now: Timestamp,
-    ) -> Result<Vec<HeldLease>, StoreError> {
-        let job_ids = vec![Arg::from(jobs::to_json(&jobs)?)];
-        self.write(move |tx| Box::pin(extend_leases(tx, node, RENEW_LEASES, job_ids, (now, lease)))).await
-    }
-
-    /// Takes up the leases of a node after its restart, including expired leases that nobody has settled.
-    pub async fn adopt(
-        &self,
-        node: String,
-        lease: SignedDuration,
-        now: Timestamp,
-    ) -> Result<Vec<HeldLease>, StoreError> {
-        self.write(move |tx| Box::pin(extend_leases(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
     }
 
     /// Records the session of the running attempt.
@@ -304,52 +255,9 @@ impl Store {
         })
         .await
     }
-
-    /// Settles an attempt with an expired lease as lost. Does nothing if the lease was renewed or the attempt was
-    /// settled meanwhile.
-    pub async fn settle_expired(
-        &self,
-        id: JobId,
-        epoch: i64,
-        silent: bool,
-        retry: Retry,
-        now: Timestamp,
-    ) -> Result<Settled, StoreError> {
-        let random = self.random;
-        self.write(move |tx| {
-            Box::pin(async move {
-                jobs::lock(tx, &id).await?;
-                let clock = tx.lease_clock(now).await?;
-                let lease = tx.one(LOCK_LEASE, args![id.as_str(), epoch]).await?;
-                let until = lease.map(|row| row.moment_opt("expires_at", "boot")).transpose()?.flatten();
-                if until.is_some_and(|until| clock.since(until).is_negative()) {
-                    return Ok(Settled::Fenced);
-                }
-                let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
-                let lost = Settlement { silent, ..lost.into() };
-                settle(tx, id, epoch, lost, retry, now, random).await
-            })
-        })
-        .await
-    }
 }
 
-/// Extends leases. The rows are locked in a fixed order, so that two transactions cannot wait for each other.
-async fn extend_leases(
-    tx: &mut Tx<'_>,
-    node: String,
-    statement: Statement,
-    job_ids: Vec<Arg>,
-    (now, lease): (Timestamp, SignedDuration),
-) -> Result<Vec<HeldLease>, StoreError> {
-    tx.all(LOCK_LEASES, args![node.as_str()]).await?;
-    let until = tx.lease_clock(now).await?.plus(lease);
-    let args = [args![node, until.wall, until.boot], job_ids].concat();
-    let rows = tx.all(statement, args).await?;
-    rows.iter().map(|row| Ok(HeldLease { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
-}
-
-async fn settle(
+pub(super) async fn settle(
     tx: &mut Tx<'_>,
     id: JobId,
     epoch: i64,
@@ -432,86 +340,6 @@ async fn record_backoff(tx: &mut Tx<'_>, job: &Job, from: Moment) -> Result<(), 
     Ok(())
 }
 
-/// Reads the facts that decide whether a job may start, lets `admit` of core decide, and returns the job's reservation
-/// or the refusal. The running jobs of all nodes count, so claims of one agent are serialised. Call this function before
-/// anything else is locked.
-async fn admission(
-    tx: &mut Tx<'_>,
-    agent: &AgentName,
-    starter: &Starter,
-    candidate: StartCandidate<'_>,
-    now: Timestamp,
-) -> Result<Result<Reservation, Claim>, StoreError> {
-    let provider = providers::wait(tx, starter.slot.as_ref(), candidate, now).await?;
-    lock_agent(tx, agent).await?;
-    let (taken, existing, spent) = match candidate {
-        StartCandidate::Existing { job, spent } => {
-            let taken = read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?;
-            (taken, Some(job), spent)
-        }
-        StartCandidate::New { .. } => {
-            let taken = count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?;
-            (taken, None, Amount::default())
-        }
-    };
-    let session_busy = match &starter.session_key {
-        Some(key) => sessions::is_busy(tx, agent, key, existing).await?,
-        None => false,
-    };
-    let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
-    let start_facts = StartFacts {
-        over: reservation.as_ref().err().copied(),
-        // `Job::start` checks the earliest start of the job, and the planner checks the hold of its schedule.
-        not_before: None,
-        hold: None,
-        places: AgentPlaces { max: starter.max_concurrent, taken },
-        session_busy,
-        provider,
-    };
-    Ok(match admit(&start_facts, now) {
-        Admission::Admitted => reservation.map_err(Claim::OverBudget),
-        Admission::OverBudget(over) => Err(Claim::OverBudget(over)),
-        Admission::AtCapacity => Err(Claim::AtCapacity),
-        Admission::SessionBusy => Err(Claim::SessionBusy),
-        Admission::Provider(_) => Err(Claim::NoProviderSlot),
-        Admission::NotBefore(_) | Admission::Held(_) => Err(Claim::Taken),
-    })
-}
-
-/// Counts the jobs that come before a new job: the jobs that run or are ready, and the requeued jobs that keep their
-/// place while they wait. If there are more than `places` such jobs, the result may be too low, but it
-/// is at least `places`.
-async fn count_jobs_ahead(
-    tx: &mut Tx<'_>,
-    agent: &AgentName,
-    places: u32,
-    now: Timestamp,
-) -> Result<u32, StoreError> {
-    let mut taken = read_taken(tx.one(IN_FRONT, args![agent.as_str(), now, i64::from(places)]).await?)?;
-    for row in tx.all(REQUEUED_AND_WAITING, args![agent.as_str(), now]).await? {
-        let requeued: Option<Requeued> = row.json_opt("requeued")?;
-        taken = taken.saturating_add(u32::from(requeued.is_some_and(|requeued| requeued.keeps_place())));
-    }
-    Ok(taken)
-}
-
-fn read_taken(row: Option<Row>) -> Result<u32, StoreError> {
-    row.map_or(Ok(0), |row| row.count("taken"))
-}
-
-/// Returns the reservation of a job that is not created yet, if the job could start now: the agent has places for the
-/// job and for all jobs that come before it, the session is free, the provider takes the job, and the budget has room.
-/// Call this function before the job is created.
-pub(super) async fn admit_new(
-    tx: &mut Tx<'_>,
-    agent: &AgentName,
-    starter: &Starter,
-    automatic: bool,
-    now: Timestamp,
-) -> Result<Option<Reservation>, StoreError> {
-    Ok(admission(tx, agent, starter, StartCandidate::New { automatic }, now).await?.ok())
-}
-
 /// Records the attempt and the lease of a job whose row already has the status `running`. Returns the new epoch.
 pub(super) async fn begin_attempt(
     tx: &mut Tx<'_>,
@@ -519,9 +347,8 @@ pub(super) async fn begin_attempt(
     start: AttemptStart,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let AttemptStart { node, lease, reservation } = start;
-    let until = tx.lease_clock(now).await?.plus(lease);
-    let epoch = take_lease(tx, job, &node, until).await?;
+    let AttemptStart { node, terms, reservation } = start;
+    let epoch = leases::take(tx, job, &node, terms, now).await?;
     let [money, tokens] =
         [reservation.amount.microdollars, reservation.amount.tokens].map(budgets::to_column);
     let boot = tx.moment(now).boot;
@@ -529,14 +356,6 @@ pub(super) async fn begin_attempt(
     tx.execute(ADD_ATTEMPT, row).await?;
     let started = Fact::JobStarted { attempt: job.attempts(), node };
     jobs::record(tx, job, started, now);
-    Ok(epoch)
-}
-
-async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Result<i64, StoreError> {
-    let row = tx.one(NEXT_EPOCH, args![job.id().as_str()]).await?;
-    let epoch: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
-    let row = args![job.id().as_str(), job.attempts(), node, epoch, until.wall, until.boot];
-    tx.execute(ADD_LEASE, row).await?;
     Ok(epoch)
 }
 

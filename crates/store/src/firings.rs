@@ -17,6 +17,7 @@ use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
 use super::database::writer::SuccessIf;
+use super::leases::LeaseTerms;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions, snapshot};
 
 statements! {
@@ -375,7 +376,8 @@ pub(super) async fn fire_once(
     let NewFiring { schedule, key, due, decision, note } = firing;
     let claim = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let reservation = claims::admit_new(tx, &new.agent, &starter, key.is_automatic(), now).await?;
+            let automatic = key.is_automatic();
+            let reservation = claims::admission::admit_new(tx, &new.agent, &starter, automatic, now).await?;
             reservation.map(|reservation| (starter, reservation))
         }
         _ => None,
@@ -425,11 +427,17 @@ pub(super) async fn fire_once(
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
-    let Some((Starter { node, lease, session_key, slot, .. }, reservation)) = claim else {
+    let Some((Starter { node, lease, on_lost, session_key, slot, .. }, reservation)) = claim else {
         return Ok(Fired::Recorded(Some(job)));
     };
     sessions::set_key(tx, job.id(), session_key).await?;
-    let epoch = claims::begin_attempt(tx, &job, AttemptStart { node, lease, reservation }, now).await?;
+    let epoch = claims::begin_attempt(
+        tx,
+        &job,
+        AttemptStart { node, terms: LeaseTerms { length: lease, on_lost }, reservation },
+        now,
+    )
+    .await?;
     providers::started(tx, job.id(), slot.as_ref(), now).await?;
     Ok(Fired::Claimed { job, epoch })
 }

@@ -10,10 +10,10 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
 //!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
-//!   follow-up, schedule, conversation, cursor of the incidents, notification, event counter. Several leases, items or
-//!   schedules are locked in the order of their ids. So no two verbs can wait for each other on PostgreSQL. On SQLite
-//!   there is one writer ([`database::writer`]), which commits queued verbs together.
+//! - **Locks are taken in one order**: provider, places of the fleet, node, agent, the fleet's budget, job, usage,
+//!   lease, work item, hook, ask, follow-up, schedule, conversation, cursor of the incidents, notification, event counter.
+//!   Several leases, items or schedules are locked in the order of their ids. So no two verbs can wait for each other on
+//!   PostgreSQL. On SQLite there is one writer ([`database::writer`]), which commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;
@@ -42,7 +42,9 @@ mod claims;
 mod cursors;
 mod database;
 mod denials;
+mod drains;
 mod events;
+mod expiry;
 mod failures;
 mod firings;
 mod followups;
@@ -56,7 +58,9 @@ mod integrity;
 mod items;
 mod job_messages;
 mod jobs;
+mod leases;
 mod node_health;
+mod node_reports;
 mod nodes;
 mod notifications;
 mod outbox;
@@ -67,8 +71,10 @@ mod roster;
 mod schedules;
 mod send_web_message;
 mod sessions;
+mod shared_places;
 mod sightings;
 mod snapshot;
+mod superseded;
 mod tokens;
 mod usage;
 mod web_conversations;
@@ -112,10 +118,11 @@ pub use chat_edits::ChatEdit;
 pub use chat_files::{FileSent, SentFile};
 pub use chat_limits::{CountedMessage, LimitReached, MessageLimits};
 pub use chat_messages::{ReceivedChatMessage, SeenChatChannel};
-pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
+pub use claims::{Claim, RequeueOutcome, Settled, Starter};
 pub use database::counts::StatementCounts;
 pub use database::sqlite::SQLITE_READERS;
 pub use database::{DriverError, SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
+pub use drains::{DrainChange, Forgotten};
 pub use events::ChangedAgents;
 pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, Preparation, Prepared, TakePreparing};
@@ -126,14 +133,16 @@ pub use incidents::{FollowReason, Followed};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use job_messages::{MessageSent, NewJobMessage};
 pub use jobs::JobFilter;
+pub use leases::{HeldLease, OverdueLease};
 pub use node_health::WatchedNode;
-pub use nodes::{BusyNode, NodeJoined, NodePresence};
+pub use nodes::{NodeJoined, NodePresence};
 pub use notifications::{NOTIFICATION_LEASE, NotificationEnd, NotificationFilter, NotificationRecord};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Removal, RemovedJob};
 pub use send_web_message::{NewWebMessage, WebMessageSent};
 pub use sessions::{ProviderAndRuntime, StoredSession};
+pub use shared_places::SharedLimits;
 pub use snapshot::WaitingJobs;
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
@@ -337,10 +346,13 @@ fn all_statements() -> Vec<Statement> {
         chat_messages::ALL,
         chat_spending::ALL,
         claims::ALL,
+        claims::admission::ALL,
         cursors::ALL,
         database::db::ALL,
         denials::ALL,
+        drains::ALL,
         events::ALL,
+        expiry::ALL,
         failures::ALL,
         firings::ALL,
         followups::ALL,
@@ -354,7 +366,9 @@ fn all_statements() -> Vec<Statement> {
         items::ALL,
         job_messages::ALL,
         jobs::ALL,
+        leases::ALL,
         node_health::ALL,
+        node_reports::ALL,
         nodes::ALL,
         notifications::ALL,
         outbox::ALL,
@@ -363,8 +377,10 @@ fn all_statements() -> Vec<Statement> {
         retention::ALL,
         schedules::ALL,
         sessions::ALL,
+        shared_places::ALL,
         sightings::ALL,
         snapshot::ALL,
+        superseded::ALL,
         tokens::ALL,
         usage::ALL,
         web_conversations::ALL,

@@ -18,8 +18,6 @@ use super::database::shutdown_limit::ShutdownLimit;
 use super::{Database, Store, StoreError, hooks, notifications, outbox};
 
 statements! {
-    BUSY_NODES = same "select node, count(*) as running, min(expires_at) as expires_at from leases \
-        group by node order by node";
     LOCK_NODE = locked "select * from nodes where name = $1";
     JOIN = same "insert into nodes (name, started_at, started_boot, seen_at, seen_boot) values ($1, $2, $3, $2, $3) \
         on conflict (name) do update set started_at = excluded.started_at, started_boot = excluded.started_boot, \
@@ -37,15 +35,6 @@ statements! {
         postgres "select * from nodes where name <> $1 and exists (select 1 from pg_locks where locktype = 'advisory' \
             and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database()) \
             and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || name, 0))";
-}
-
-/// A node that runs jobs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BusyNode {
-    pub name: String,
-    pub running: u64,
-    /// Expiry of the node's lease that expires first.
-    pub lease_until: Timestamp,
 }
 
 /// Result of the start of a daemon.
@@ -159,21 +148,13 @@ impl Store {
 
     /// Returns whether the daemon of another node runs. On SQLite, no other daemon runs.
     pub async fn is_node_running(&self, node: String) -> Result<bool, StoreError> {
-        let row = self.read(move |tx| Box::pin(async move { tx.one(IS_RUNNING, args![node]).await }));
-        Ok(row.await?.is_some())
+        self.read(move |tx| Box::pin(async move { is_running(tx, &node).await })).await
     }
+}
 
-    pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
-        let rows = self.read(|tx| Box::pin(async move { tx.all(BUSY_NODES, args![]).await })).await?;
-        let read = |row: &super::database::db::Row| {
-            Ok(BusyNode {
-                name: row.get("node")?,
-                running: row.count("running")?,
-                lease_until: row.time("expires_at")?,
-            })
-        };
-        rows.iter().map(read).collect()
-    }
+/// Returns whether the daemon of the node runs. Always false on SQLite, where the caller knows it.
+pub(super) async fn is_running(tx: &mut Tx<'_>, node: &str) -> Result<bool, StoreError> {
+    Ok(tx.one(IS_RUNNING, args![node]).await?.is_some())
 }
 
 /// Announces the node on this connection. Returns false if another connection announces the same node.

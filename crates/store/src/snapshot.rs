@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use cowhand_core::budget::{Amount, SpendingLedger};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
+use cowhand_core::lease::Contact;
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
+use cowhand_core::plan::{LiveJob, LiveState, PlanningNode, Preparing, Snapshot, UnfinishedClaim};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::trigger::{Driver, FiringKey};
@@ -18,7 +19,7 @@ use serde::Deserialize;
 
 use super::database::db::{Row, Tx, args, json_list};
 use super::database::dialect::statements;
-use super::{Store, StoreError, jobs, providers, schedules};
+use super::{Store, StoreError, jobs, leases, node_reports, providers, schedules};
 
 /// Query for live jobs that fulfil a condition.
 macro_rules! live_jobs {
@@ -27,7 +28,7 @@ macro_rules! live_jobs {
             "select jobs.id, jobs.agent, jobs.schedule_id, jobs.schedule, jobs.by_trigger, jobs.automatic, jobs.status, jobs.not_before, \
             jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
             jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
-            leases.expires_at, leases.boot, \
+            leases.expires_at, leases.boot, leases.length, leases.on_lost, \
             current.reserved_microdollars, current.reserved_tokens, \
             current.microdollars as spent_microdollars, current.tokens as spent_tokens, \
             (select runtime from attempts where job_id = jobs.id and runtime is not null order by number desc limit 1) as runtime, \
@@ -212,7 +213,8 @@ pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snaps
     let jobs = tx.all(LIVE_JOBS, args![]).await?;
     let preparing = tx.all(PREPARING, args![]).await?;
     let claims = tx.all(CLAIMS, args![]).await?;
-    assemble(tx, now, schedules, [jobs, preparing, claims]).await
+    let snapshot = assemble(tx, now, schedules, [jobs, preparing, claims]).await?;
+    Ok(Snapshot { nodes: node_reports::all(tx).await?, ..snapshot })
 }
 
 /// Selection of the waiting jobs of an agent that a snapshot contains.
@@ -283,7 +285,11 @@ async fn assemble(
     [jobs, preparing, claims]: [Vec<Row>; 3],
 ) -> Result<Snapshot, StoreError> {
     let clocks = match now {
-        Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
+        Some(now) => Some(Clocks {
+            now: tx.moment(now),
+            leases: tx.lease_clock(now).await?,
+            contacts: leases::contacts(tx).await?,
+        }),
         None => None,
     };
     let read = |row: &Row| read(row, clocks.as_ref());
@@ -303,6 +309,8 @@ async fn assemble(
         boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
         uptime: Uptime::default(),
         unsettled: BTreeSet::new(),
+        nodes: Vec::new(),
+        here: PlanningNode::default(),
     })
 }
 
@@ -327,6 +335,7 @@ struct Clocks {
     now: Moment,
     /// Time for leases, see [`Tx::lease_clock`].
     leases: Moment,
+    contacts: Vec<Contact>,
 }
 
 /// Returns the earliest start of a job, by the wall clock as it is set now. Without `now`, returns the time as it was
@@ -340,11 +349,17 @@ pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timest
     })
 }
 
-/// Returns the expiry of the lease, by the wall clock as it is set now; without `clocks`, as it was written. The lease
-/// of a running job without a lease row counts as expired.
+/// Returns the time from which any node may settle the attempt, by the wall clock as it is set now; without `clocks`, the
+/// expiry of the lease as it was written. The lease of a running job without a lease row counts as expired.
 fn lease_until(row: &Row, clocks: Option<&Clocks>) -> Result<Timestamp, StoreError> {
-    let Some(until) = row.moment_opt("expires_at", "boot")? else { return Ok(Timestamp::MIN) };
-    Ok(clocks.map_or(until.wall, |clocks| clocks.now.plus(until.since(clocks.leases)).wall))
+    let Some(clocks) = clocks else { return Ok(row.time_opt("expires_at")?.unwrap_or(Timestamp::MIN)) };
+    let is_cancelled = row.time_opt("cancel_asked_at")?.is_some();
+    let from = leases::settled_from(row, is_cancelled, &clocks.contacts, clocks.leases)?;
+    Ok(match from {
+        Some(from) if from.wall == Timestamp::MIN => Timestamp::MIN,
+        Some(from) => clocks.now.plus(from.since(clocks.leases)).wall,
+        None => Timestamp::MAX,
+    })
 }
 
 fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {

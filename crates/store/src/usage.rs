@@ -263,9 +263,33 @@ pub(super) async fn add(
 ) -> Result<(), StoreError> {
     let no_usage = JobUsage::default();
     let usage = usage.unwrap_or(&no_usage);
+    add_parts(tx, job, parts(usage), now).await?;
+    match job.work_item() {
+        Some(item) => add_to_item(tx, item, usage, now).await,
+        None => Ok(()),
+    }
+}
+
+/// Adds usage of an attempt that is counted already.
+pub(super) async fn add_late(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    usage: &JobUsage,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let of_no_attempt = |(model, _, amounts, assumed)| (model, 0, amounts, assumed);
+    add_parts(tx, job, parts(usage).map(of_no_attempt), now).await
+}
+
+async fn add_parts(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    parts: impl Iterator<Item = Part<'_>>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let slot = slot(now);
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
-    for (model, attempts, amounts, assumed) in parts(usage) {
+    for (model, attempts, amounts, assumed) in parts {
         let row = args![
             slot,
             job.agent().as_str(),
@@ -281,10 +305,7 @@ pub(super) async fn add(
         ];
         tx.execute(ADD_USAGE, row).await?;
     }
-    match job.work_item() {
-        Some(item) => add_to_item(tx, item, usage, now).await,
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 async fn add_to_item(

@@ -21,7 +21,8 @@ export async function fill() {
     conversation: `/chat/${conversation.id}`, 'conversation-waits': `/chat/${waits.conversation.id}`,
     fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-workspace': `/jobs/${changed}`, 'job-running': `/jobs/${running}`,
     'job-raw': `/jobs/${fork}?view=raw`, agent: '/agents/quick', schedule: '/schedules/quick/nightly', work: '/work', usage: '/usage',
-    events: '/events', notifications: '/notifications', settings: '/settings', missing: '/agents/nobody', nowhere: '/nope', wrong: '/jobs?status=bogus',
+    events: '/events', notifications: '/notifications', settings: '/settings', nodes: '/nodes', missing: '/agents/nobody',
+    nowhere: '/nope', wrong: '/jobs?status=bogus',
     'agent-long': '/agents/dependency-updater', 'schedule-long': '/schedules/dependency-updater/weekly-security-review', 'job-long': `/jobs/${updated}`,
     hook: '/schedules/quick/hook', 'jobs-failed': '/jobs?status=failed',
   };

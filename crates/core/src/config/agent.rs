@@ -80,9 +80,17 @@ impl Agent {
                 .instances
                 .and_then(|instances| instances.max_concurrent)
                 .unwrap_or(MAX_CONCURRENT_JOBS),
+            runs_on: inherited
+                .runs_on
+                .iter()
+                .flatten()
+                // Labels with errors are already reported.
+                .filter_map(|label| label.parse().ok())
+                .collect(),
             retry: inherited.retry.unwrap_or_default(),
             timeout: inherited.timeout.unwrap_or(Timeout::ATTEMPT),
             idle_timeout: inherited.idle_timeout.unwrap_or(Timeout::IDLE),
+            on_lost_lease: inherited.on_lost_lease.unwrap_or_default(),
             retention: inherited.retention.unwrap_or_default(),
             budget: inherited.budget.unwrap_or_default(),
             notify: inherited.notify.unwrap_or_default(),

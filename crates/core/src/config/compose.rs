@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
-use super::checks::unused;
+use super::checks::{self, unused};
 use super::kept::{FleetInputs, FleetKey};
 use super::load::{Draft, Loader, normalize};
 use super::merge::{long_form, merge};
@@ -37,7 +37,7 @@ const MIN_MERGED_LIMIT: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
 const ROOT_FILE_KEYS: [&str; 8] =
-    ["store", "providers", "prices", "budget", "server", "web", "traces", "notify"];
+    ["store", "leases", "providers", "prices", "budget", "server", "web", "traces", "notify"];
 
 /// Context of a fleet, from the fleets above it and its own reference.
 struct FleetContext {
@@ -89,11 +89,15 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.name = node.get("fleet").and_then(|fleet| fleet.get("name")?.text()).map(str::to_owned);
     loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
     warn_about_empty_store(loader, &node);
+    let limit = node.get("fleet").and_then(|fleet| fleet.get("max_concurrent")?.text());
+    // The schema has reported a value that is not a number.
+    loader.max_concurrent = limit.and_then(|limit| limit.parse().ok());
     let mut rest = with_keys(&node, |key| !["agents", "fleets", "defaults"].contains(&key));
     // The root file is checked a second time only to get its typed value. The second check finds the same problems;
     // each problem is reported once.
     let checked = check(&mut rest, SCHEMA.fleet, reading, &mut loader.problems);
     // Values that cannot be read are already reported, and a fleet with errors is not run.
+    checks::lease::read(loader, &node, &checked.value);
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
@@ -414,6 +418,10 @@ fn collect(
 /// Reports keys of a sub-fleet that count only in the root file. A budget is an error there, because its author expects
 /// it to limit spending.
 fn report_root_only_keys(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
+    if let Some(limit) = fleet.get("fleet").and_then(|own| own.entry("max_concurrent")) {
+        let message = "only the root file's `fleet.max_concurrent` counts; this key has no effect";
+        loader.problems.add(Problem::warning(limit.key_at, message).key("fleet.max_concurrent"));
+    }
     for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
         let problem = if key == "budget" {

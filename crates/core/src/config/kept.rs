@@ -40,6 +40,7 @@ struct RootSettings {
     server: ServerConfig,
     notifications: NotificationSettings,
     zone: Zone,
+    has_store: bool,
 }
 
 /// The reference to a sub-fleet.
@@ -147,6 +148,7 @@ impl Loader<'_> {
             server: self.server.clone(),
             notifications: self.notifications.clone(),
             zone: self.environment.zone.clone(),
+            has_store: self.store.is_some(),
         };
         if self.earlier.settings.as_ref() != Some(&settings) {
             self.earlier = KeptFleets::default();

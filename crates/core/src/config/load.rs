@@ -18,13 +18,14 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, Checked, check};
 use super::shown::ShownConfig;
-use super::{checks, compose, reference, secret};
+use super::{checks, compose, digest, reference, secret};
 use crate::traces::TracesConfig;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 
 use crate::budget::FleetBudget;
 use crate::id::AgentName;
+use crate::lease::LeaseTimes;
 use crate::notification::NotificationSettings;
 use crate::policy::Zone;
 use crate::price::Prices;
@@ -71,6 +72,12 @@ impl LoadedConfig {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
     }
 
+    /// Returns the digest by which nodes compare their configs. The files are parsed again, so this is not called for
+    /// every load.
+    pub fn digest(&self) -> String {
+        digest::of_sources(&self.sources)
+    }
+
     pub fn warnings(&self) -> usize {
         self.problems.len() - self.errors()
     }
@@ -99,6 +106,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         name_locations: HashMap::new(),
         name: None,
         store: None,
+        leases: LeaseTimes::default(),
         retention: Retention::default(),
         prices: Prices::default(),
         providers: IndexMap::new(),
@@ -107,6 +115,7 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         exposed: Vec::new(),
         default_work_sources: Vec::new(),
         budget: FleetBudget::default(),
+        max_concurrent: None,
         server: ServerConfig::default(),
         traces: None,
         notifications: NotificationSettings::default(),
@@ -127,8 +136,11 @@ pub fn load_again(root: &Path, environment: ConfigEnvironment<'_>, kept: KeptFle
         name: loader.name.take(),
         agents: AgentList::new(),
         budget: budget.limits,
+        max_concurrent: loader.max_concurrent,
+        capacity: None,
         zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
+        leases: loader.leases,
         retention: loader.retention,
         prices: loader.prices.clone(),
         providers: loader.providers.clone(),
@@ -180,6 +192,8 @@ pub(super) struct Loader<'a> {
     pub name: Option<String>,
     /// `store` of the root file.
     pub store: Option<String>,
+    /// Times of the leases, from `leases` of the root file.
+    pub leases: LeaseTimes,
     pub retention: Retention,
     pub prices: Prices,
     pub providers: IndexMap<String, Provider>,
@@ -192,6 +206,8 @@ pub(super) struct Loader<'a> {
     /// `work_source` in the `defaults` of each fleet.
     pub default_work_sources: Vec<Entry>,
     pub budget: FleetBudget,
+    /// `fleet.max_concurrent` of the root file.
+    pub max_concurrent: Option<u32>,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
     pub notifications: NotificationSettings,

@@ -15,6 +15,7 @@ mod allowed_keys;
 mod chat;
 mod checks;
 mod compose;
+mod digest;
 pub mod editor;
 mod format;
 mod herdctl;

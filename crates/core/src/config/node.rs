@@ -54,6 +54,10 @@ impl Sources {
         id
     }
 
+    pub(super) fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        (0..u32::try_from(self.files.len()).unwrap_or(u32::MAX)).map(FileId)
+    }
+
     pub fn path(&self, file: FileId) -> &Path {
         self.files.get(file.0 as usize).map_or(Path::new(""), |(path, _)| path)
     }

@@ -19,7 +19,8 @@ pub struct StartFacts<'a> {
     pub not_before: Option<Timestamp>,
     /// Reason why its schedule holds the job, if there is one.
     pub hold: Option<ScheduleHold<'a>>,
-    pub places: AgentPlaces,
+    pub places: PlaceCount,
+    pub shared: SharedPlaces,
     /// True if another job has the session that the job continues.
     pub session_busy: bool,
     /// Reason why its provider takes no job.
@@ -35,6 +36,10 @@ pub enum Admission<'a> {
     Held(ScheduleHold<'a>),
     /// The agent has no free place.
     AtCapacity,
+    /// The fleet has no free place.
+    FleetFull,
+    /// The node has no free place.
+    NodeFull,
     SessionBusy,
     Provider(ProviderWait),
 }
@@ -53,22 +58,32 @@ pub fn admit<'a>(facts: &StartFacts<'a>, now: Timestamp) -> Admission<'a> {
     if facts.places.free() == 0 {
         return Admission::AtCapacity;
     }
+    if facts.shared.fleet.is_some_and(PlaceCount::is_full) {
+        return Admission::FleetFull;
+    }
+    if facts.shared.node.is_some_and(PlaceCount::is_full) {
+        return Admission::NodeFull;
+    }
     if facts.session_busy {
         return Admission::SessionBusy;
     }
     facts.provider.map_or(Admission::Admitted, Admission::Provider)
 }
 
-/// The places of an agent (`max_concurrent`) and how many of them are taken.
+/// The places of an agent, a node or the fleet, and how many of them are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AgentPlaces {
+pub struct PlaceCount {
     pub max: u32,
     pub taken: u32,
 }
 
-impl AgentPlaces {
+impl PlaceCount {
     pub const fn free(self) -> u32 {
         self.max.saturating_sub(self.taken)
+    }
+
+    pub const fn is_full(self) -> bool {
+        self.free() == 0
     }
 
     /// Returns the places as if `more` further places were taken.
@@ -87,6 +102,27 @@ impl AgentPlaces {
     }
 }
 
+/// The places that agents share: those of the fleet (`fleet.max_concurrent`) and those of the node that starts the job
+/// (its capacity). None means no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SharedPlaces {
+    pub fleet: Option<PlaceCount>,
+    pub node: Option<PlaceCount>,
+}
+
+impl SharedPlaces {
+    pub fn is_full(self) -> bool {
+        [self.fleet, self.node].into_iter().flatten().any(PlaceCount::is_full)
+    }
+
+    /// Takes a place for a job that starts now.
+    pub(super) fn take(&mut self) {
+        for places in [&mut self.fleet, &mut self.node].into_iter().flatten() {
+            places.take(1);
+        }
+    }
+}
+
 /// Returns how many places of the agent are left now for new jobs of the schedule, after running jobs, items that are
 /// being claimed, and ready jobs that come first.
 pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> usize {
@@ -95,7 +131,7 @@ pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot:
 }
 
 /// Jobs that run, items that are being claimed, pending jobs whose time has come, and requeued jobs that keep their
-/// place while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs`
+/// place while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims/admission.rs`
 /// repeats this rule for one transaction, but counts jobs that their schedule holds, and does not count items that are
 /// being claimed.
 pub(super) struct ReadyJobs {
@@ -115,7 +151,7 @@ impl ReadyJobs {
             LiveState::Running { .. } => true,
         };
         let claims = snapshot.claims_of(agent, now).count();
-        let first = AgentPlaces::of_running(agent, snapshot).taken as usize + claims;
+        let first = PlaceCount::of_running(agent, snapshot).taken as usize + claims;
         let mut ready = Self { first, waiting: Vec::new() };
         for (job, turn) in snapshot.starting_order(agent) {
             match turn {
@@ -153,7 +189,8 @@ mod tests {
             over: None,
             not_before: Some(at(10)),
             hold: None,
-            places: AgentPlaces { max: 2, taken: 1 },
+            places: PlaceCount { max: 2, taken: 1 },
+            shared: SharedPlaces::default(),
             session_busy: false,
             provider: None,
         };
@@ -163,8 +200,13 @@ mod tests {
         assert_eq!(admit(&closed, at(10)), Admission::Provider(ProviderWait::Opens(at(20))));
         let busy = StartFacts { session_busy: true, ..closed };
         assert_eq!(admit(&busy, at(10)), Admission::SessionBusy);
+        let count = |taken| Some(PlaceCount { max: 4, taken });
+        let node_full = StartFacts { shared: SharedPlaces { fleet: count(3), node: count(4) }, ..busy };
+        assert_eq!(admit(&node_full, at(10)), Admission::NodeFull);
+        let fleet_full = StartFacts { shared: SharedPlaces { fleet: count(5), node: count(4) }, ..busy };
+        assert_eq!(admit(&fleet_full, at(10)), Admission::FleetFull);
         for taken in [2, 3] {
-            let full = StartFacts { places: AgentPlaces { max: 2, taken }, ..busy };
+            let full = StartFacts { places: PlaceCount { max: 2, taken }, ..busy };
             assert_eq!(admit(&full, at(10)), Admission::AtCapacity);
             let held = StartFacts { hold: Some(ScheduleHold::Probe(&probe)), ..full };
             assert_eq!(admit(&held, at(10)), Admission::Held(ScheduleHold::Probe(&probe)));

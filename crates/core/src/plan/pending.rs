@@ -3,8 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::turn::PlaceTurn;
-use super::{Admission, AgentPlaces, Holds, LiveJob, LiveState, SlotWait, Snapshot, StartFacts, admit};
+use super::{
+    Admission, Holds, LiveJob, LiveState, PlaceCount, SharedPlaces, SlotWait, Snapshot, StartFacts, admit,
+};
 use crate::id::ScheduleId;
+use crate::node::no_node_for;
 use crate::provider::ProviderWait;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleState, SkipReason};
@@ -43,11 +46,18 @@ impl Snapshot {
             over: None,
             hold: None,
             not_before: None,
-            places: AgentPlaces::of_running(agent, self),
+            places: PlaceCount::of_running(agent, self),
+            // A job that waits for such a place is described in `awaited_node`.
+            shared: SharedPlaces::default(),
             session_busy: self.has_busy_session(agent, job),
             provider: slot.as_ref().map(|slot| slot.until.map_or(ProviderWait::Full, ProviderWait::Opens)),
         };
         let awaited = |reason, until, sentence| Some(AwaitedStart { reason, until, sentence });
+        if self.has_daemon(now)
+            && let Some(sentence) = no_node_for(agent, &self.nodes)
+        {
+            return awaited(Some(SkipReason::NoNode), None, sentence);
+        }
         match admit(&facts, now) {
             // Without a daemon, nobody knows whether the jobs that have the places still run.
             Admission::AtCapacity if !self.has_daemon(now) => awaited(None, None, NO_DAEMON.to_owned()),
@@ -63,12 +73,15 @@ impl Snapshot {
                 let SlotWait { until, sentence } = slot?;
                 awaited(Some(SkipReason::AtCapacity), until, sentence)
             }
-            Admission::Admitted | Admission::OverBudget(_) | Admission::NotBefore(_) | Admission::Held(_) => {
-                if self.has_daemon(now) {
-                    None
-                } else {
-                    awaited(None, None, NO_DAEMON.to_owned())
-                }
+            _ if !self.has_daemon(now) => awaited(None, None, NO_DAEMON.to_owned()),
+            Admission::Admitted
+            | Admission::FleetFull
+            | Admission::NodeFull
+            | Admission::OverBudget(_)
+            | Admission::NotBefore(_)
+            | Admission::Held(_) => {
+                let sentence = self.full_places(roster, agent)?;
+                awaited(Some(SkipReason::AtCapacity), None, sentence)
             }
         }
     }

@@ -6,6 +6,7 @@ mod delays;
 mod ends;
 mod money;
 mod next_firings;
+mod nodes;
 mod overdue;
 mod overlap;
 mod pending;

@@ -45,7 +45,9 @@ impl Positions {
             schedules: HashMap::new(),
             intervals: HashMap::new(),
             limited: Vec::new(),
-            couples_all: roster.budget.has_windows(),
+            couples_all: roster.budget.has_windows()
+                || roster.max_concurrent.is_some()
+                || roster.capacity.is_some(),
         };
         for (at, agent) in roster.agents.iter().enumerate() {
             positions.agents.entry(agent.name.clone()).or_insert(at);
@@ -77,7 +79,7 @@ fn uses_limited_provider(roster: &Roster, agent: &Agent) -> bool {
 /// The agents whose plans depend on each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoupledAgents {
-    /// Each agent of the fleet: they share a budget, or one has adopted a schedule of another.
+    /// Each agent of the fleet: they share a budget, or places of the fleet or of the node, or one has adopted a schedule of another.
     All,
     /// These agents, because they share providers with limits.
     Some(Vec<AgentName>),

@@ -9,6 +9,7 @@ use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::followup::Followups;
 use crate::interval::Interval;
+use crate::lease::OnLostLease;
 use crate::notification::AgentNotify;
 use crate::permission::{PermissionMode, Permissions};
 use crate::policy::{Retry, Timeout};
@@ -106,6 +107,11 @@ pub struct InheritedSettings {
     /// herdctl's form of `sandbox: docker`.
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
+    /// Labels of the nodes that may run its jobs, `NAME` or `NAME=VALUE`; unset or an empty list means every node.
+    #[schemars(inner(regex(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9][A-Za-z0-9._/-]{0,62})?$"
+    )))]
+    pub runs_on: Option<Vec<String>>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -128,6 +134,9 @@ pub struct InheritedSettings {
     pub timeout: Option<Timeout>,
     /// Maximum time without output of an attempt; unset means 15m, 0 means no limit.
     pub idle_timeout: Option<Timeout>,
+    /// Action for an agent whose node cannot renew the lease of the job, for example because the database does not
+    /// answer; unset means `pause`. It has no effect without `store`.
+    pub on_lost_lease: Option<OnLostLease>,
     /// Limits for its finished jobs; unset keys are taken from `retention` of the fleet.
     pub retention: Option<Retention>,
     /// Spend limits of the agent; unset means that only the budget of the fleet applies.

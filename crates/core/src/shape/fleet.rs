@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{AgentConfig, Docker, InheritedSettings, MessageGrouping, NotifyConfig, WorkingDirectory};
 use crate::budget::FleetBudget;
+use crate::lease::LeaseConfig;
 use crate::policy::Timing;
 use crate::price::Prices;
 use crate::provider::Provider;
@@ -36,6 +37,8 @@ pub struct FleetFile {
     /// folder. Only the key of the root file counts.
     #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "x-address" = true, "format" = "postgres", "examples" = ["postgres://user@host/database"]))]
     pub store: Option<String>,
+    /// Leases of the jobs on a database that several nodes share. Only the key of the root file counts.
+    pub leases: Option<LeaseConfig>,
     /// Limits for finished jobs; a limit in `defaults` or of the agent overrides the same limit here. Without limits,
     /// all jobs are kept. The key of the root file also applies to agents that were removed from the fleet.
     pub retention: Option<Retention>,
@@ -68,6 +71,10 @@ pub struct FleetInfo {
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
+    /// Maximum number of jobs of the whole fleet that run at the same time, on all nodes; unset means no limit. Only the
+    /// key of the root file counts.
+    #[schemars(range(min = 1))]
+    pub max_concurrent: Option<u32>,
 }
 
 /// Settings that agents and their schedules inherit, key by key.

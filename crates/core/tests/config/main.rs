@@ -11,6 +11,7 @@ mod herdctl;
 mod hints;
 mod hostile;
 mod mistakes;
+mod nodes;
 mod notifications;
 mod one_pass;
 mod prompts;

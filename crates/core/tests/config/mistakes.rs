@@ -261,6 +261,9 @@ fn wrong_values() -> Vec<(&'static str, String)> {
             "a server without a port",
             "server: {listen: localhost, allowed_hosts: ['https://x'], tls: yes}".to_owned(),
         ),
+        ("a short lease", "store: postgres://h/d\nleases: {length: 2s, max_pause: long}".to_owned()),
+        ("a lease of a wrong length", "store: postgres://h/d\nleases: {length: 2h}".to_owned()),
+        ("an unknown action for lost leases", agent("on_lost_lease: stop")),
         ("half of tls", "server: {tls: {certificate: a.pem, keys: a.key}}".to_owned()),
         ("traces for a name", "traces: {endpoint: collector, header: {a: b}}".to_owned()),
         (

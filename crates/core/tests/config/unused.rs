@@ -48,8 +48,13 @@ fn keys_of_the_root_file_are_reported_in_other_files() {
         ("providers: {claude: {max_concurrent: 1}}", Warning("only the root file's `providers` counts")),
         ("prices: {m: {input: 1, output: 2}}", Warning("only the root file's `prices` counts")),
         ("server: {listen: 127.0.0.1:1}", Warning("only the root file's `server` counts")),
+        (
+            "fleet: {max_concurrent: 2}",
+            Warning("only the root file's `fleet.max_concurrent` counts; this key has no effect"),
+        ),
         ("store: postgres://localhost/x", Warning("only the root file's `store` counts")),
         ("traces: {endpoint: 'http://127.0.0.1:4318'}", Warning("only the root file's `traces` counts")),
+        ("leases: {length: 10s}", Warning("only the root file's `leases` counts")),
     ] {
         answered(sub, &[("cowhand.yaml", root), ("sub/cowhand.yaml", sub)], &expected);
     }
@@ -530,5 +535,17 @@ fn paths_of_hooks_and_headers_without_a_collector_are_reported() {
         (traces("{endpoint: 'http://127.0.0.1:4318', headers: {x-key: abc}}"), Nothing),
         (traces("{}"), Nothing),
         (traces("{headers: {x-key: abc}}"), Warning("have no effect without `endpoint`")),
+    ]);
+}
+
+#[test]
+fn leases_without_a_shared_store_are_reported() {
+    let shared = |key: &str| format!("store: postgres://host/db\n{}", command(key));
+    let without = "has no effect without `store`";
+    all(&[
+        (shared("on_lost_lease: end"), Nothing),
+        (command("on_lost_lease: end"), Warning(without)),
+        (format!("leases: {{length: 10s}}\n{}", shared("description: x")), Nothing),
+        (format!("leases: {{length: 10s}}\n{}", command("description: x")), Warning(without)),
     ]);
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print, style};
 use cowhand_engine::config::{self, FromDisk};
+use cowhand_engine::daemon::nodes::other_config_sentence;
 use cowhand_engine::daemon::{refuse_taken_node, unsettled_sentence};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::error::{FleetError, OtherStore};
@@ -50,6 +51,7 @@ impl DoctorArgs {
         let refusal = wait(async { Ok(location.start_refusal().await) })?;
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status, refusal.as_ref());
         let is_alone = matches!(daemon_status, Ok(None));
+        let nodes = other_configs(&daemon_status);
         let mut findings = vec![
             config_finding(&loaded, &location.config, &daemon_status),
             Finding::of("state folder", folder(&location.state, is_alone)),
@@ -58,6 +60,7 @@ impl DoctorArgs {
             Finding::of("daemon", daemon(refusal.as_ref(), daemon_status, &how_to_start)),
             Finding::of("clock", clock(Timestamp::now())),
         ];
+        findings.extend(nodes);
         let (has_config, has_store) = (findings[0].ok, findings[2].ok);
         let views = if has_config && has_store { schedules(&location) } else { Vec::new() };
         findings.extend(views.iter().filter_map(empty_adoption));
@@ -254,6 +257,14 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 /// Answer of the daemon to a request for its status; `None` if no daemon runs. The outer error is an error of the
 /// connection, the inner error an error of the request.
 type DaemonStatus = Result<Option<Result<StatusView, ApiProblem>>, ApiProblem>;
+
+/// Warns of running nodes whose config differs from that of the daemon here.
+fn other_configs(daemon_status: &DaemonStatus) -> Option<Finding> {
+    let Ok(Some(Ok(status))) = daemon_status else { return None };
+    let others = &status.daemon.other_configs;
+    (!others.is_empty())
+        .then(|| Finding { warning: true, ..Finding::works("nodes", other_config_sentence(others)) })
+}
 
 /// Asks the daemon for its status. The daemon is asked only once for all findings, because its answer is late if its
 /// store does not answer.

@@ -87,6 +87,9 @@ impl EventsArgs {
         };
         let job = event.job.as_ref().map(ToString::to_string);
         let about = match &event.fact {
+            Fact::NodeDrained { node } | Fact::NodeUndrained { node } | Fact::NodeForgotten { node } => {
+                Some(print::one_line(node, 300))
+            }
             Fact::TokenCreated { name, .. } | Fact::TokenRevoked { name } => Some(name.to_string()),
             Fact::AccessRefused { method, endpoint } => Some(format!("{method} {endpoint}")),
             Fact::WorkClaimed { item }

@@ -107,6 +107,7 @@ impl JobArgs {
             followups(&job);
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
+            superseded(&attempts);
             hooks(&job.hooks);
             print::line(style::styled(format!("\n{}", output_hint(&job)), style::FAINT));
         }
@@ -335,6 +336,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("attempt", Some(attempt(job))),
         // The node is shown only if it is another node.
         ("node", view.other_node().map(str::to_owned)),
+        ("lease", view.lost_lease.as_ref().map(|lost| with_config_option(&lost.message).into_owned())),
         ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (
             "confined",
@@ -481,6 +483,20 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
         if let Some(assumed) = job.job.usage.as_ref().and_then(assumed_sentence) {
             row("", &print::one_line(&assumed, 300));
         }
+    }
+}
+
+/// Prints how the attempts ended that another node had settled as lost.
+fn superseded(attempts: &[AttemptView]) {
+    for attempt in attempts {
+        let Some(end) = &attempt.superseded else { continue };
+        let how = match end.exit_reason {
+            Some(reason) => format!("its agent ended with {reason} there, which has no effect on the job"),
+            None => "its agent was ended there".to_owned(),
+        };
+        let (number, node) = (attempt.number, &attempt.node);
+        let what = format!("attempt {number} on node {node}: another node had settled it as lost; {how}");
+        row("superseded", &what);
     }
 }
 

@@ -9,14 +9,16 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use cowhand_core::config::LoadedConfig;
+use cowhand_core::duration;
 use cowhand_core::job::JobStatus;
+use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::advice::config_argument;
 use super::start_options::StartOptions;
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
-use cowhand_engine::daemon;
+use cowhand_engine::daemon::{self, paused_agents};
 use cowhand_engine::error::FleetError;
 use cowhand_engine::secrets::redactor_without_daemon;
 use cowhand_engine::state::{StateFolder, StoreMark};
@@ -198,6 +200,23 @@ impl FleetLocation {
         Failure::new(Exit::NoDaemon, format!("no daemon runs for {}; {instead}", self.config.display()))
     }
 
+    /// Adds which agents of this node are paused, if the store cannot be reached.
+    fn with_paused_agents(&self, failure: Failure) -> Failure {
+        if !failure.has_exit(Exit::CannotRunHere) {
+            return failure;
+        }
+        let now = Timestamp::now();
+        let paused = paused_agents(&self.state);
+        paused.into_iter().fold(failure, |failure, (job, since)| {
+            let since = duration::relative_to_now(now, since);
+            failure.with_line(&format!(
+                "the agent of {job} was paused {since}, because the node cannot renew the lease of the job while the \
+                 database does not answer; it continues when the database answers and no other node has taken the job \
+                 over"
+            ))
+        })
+    }
+
     /// Returns the config of a sub-fleet whose own daemon runs. `files` are the files of this fleet.
     fn running_part(&self, files: &[PathBuf]) -> Option<PathBuf> {
         let running = files.iter().find(|file| {
@@ -236,6 +255,7 @@ impl FleetLocation {
         });
         let answer =
             answer.map_err(|failure| if has_effect { failure } else { self.with_working_advice(failure) });
+        let answer = answer.map_err(|failure| self.with_paused_agents(failure));
         if is_alone {
             self.note_refusal();
         }

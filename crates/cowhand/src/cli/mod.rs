@@ -15,6 +15,7 @@ mod config;
 mod dashboard;
 mod demo;
 mod doctor;
+mod drain;
 mod events;
 mod exit;
 mod follow;
@@ -28,6 +29,8 @@ mod location;
 mod log;
 mod logs;
 mod mcp;
+mod node_args;
+mod nodes;
 mod notifications;
 mod number;
 mod print;
@@ -143,6 +146,12 @@ enum Verb {
     Work(work::WorkVerb),
     /// Show spending and the rest of the budgets
     Usage(usage::UsageArgs),
+    /// List the nodes of the fleet
+    Nodes(nodes::NodesArgs),
+    /// Let a node take no new jobs; its running jobs continue
+    Drain(drain::DrainArgs),
+    /// Let a drained node take jobs again
+    Undrain(drain::UndrainArgs),
     /// List events in order
     Events(events::EventsArgs),
     /// Create, list and revoke tokens of the API
@@ -220,6 +229,9 @@ pub fn run() -> ExitCode {
         Verb::Why(why) => why.run(config),
         Verb::Work(work) => work.run(config),
         Verb::Usage(usage) => usage.run(config),
+        Verb::Nodes(nodes) => nodes.run(config),
+        Verb::Drain(drain) => drain.run(config),
+        Verb::Undrain(undrain) => undrain.run(config),
         Verb::Events(events) => events.run(config),
         Verb::Token(token) => token.run(config),
         Verb::Dashboard(dashboard) => dashboard.run(config),

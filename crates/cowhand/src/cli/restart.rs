@@ -7,6 +7,7 @@ use clap::Args;
 use super::listen::ListenArgs;
 use super::location::{FleetLocation, wait};
 use super::log::LogFormat;
+use super::node_args::NodeArgs;
 use super::start_options::StartOptions;
 use super::stop::stop;
 use super::{Failure, background, number, print, restart_check};
@@ -23,6 +24,8 @@ pub(super) struct RestartArgs {
     /// Format of the log [default: that of the last start]
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
+    #[command(flatten)]
+    node: NodeArgs,
     /// Print the new daemon as JSON
     #[arg(long)]
     json: bool,
@@ -32,9 +35,10 @@ impl RestartArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let (location, search_note) = FleetLocation::search(config)?;
         search_note.into_iter().for_each(print::note);
-        let Self { stop_timeout, listen, log_format, json } = self;
+        let Self { stop_timeout, listen, log_format, node, json } = self;
+        let node = node.with_environment()?;
         location.refuse_second_daemon(&config::load(&location.config).files)?;
-        let new_options = StartOptions { listen, stop_timeout, log_format, config: None };
+        let new_options = StartOptions { listen, stop_timeout, log_format, node, config: None };
         let options = StartOptions::read(&location.state)?.overridden_by(new_options);
         wait(restart_check::check(&location, &options.listen))?;
         // Other commands wait for the new daemon. They cannot wait if the lock is not available.

@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use super::listen::ListenArgs;
 use super::location::{FleetLocation, cannot};
 use super::log::{self, LogFormat};
+use super::node_args::NodeArgs;
 use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::threads::daemon_runtime;
 use super::{Exit, Failure, background, number};
@@ -46,6 +47,8 @@ pub(super) struct StartArgs {
     fresh: bool,
     #[command(flatten)]
     listen: ListenArgs,
+    #[command(flatten)]
+    node: NodeArgs,
     /// Format of the log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -63,7 +66,8 @@ impl StartArgs {
         self.is_detached
     }
 
-    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+    pub(super) fn run(mut self, config: Option<&Path>) -> Result<(), Failure> {
+        self.node = self.node.with_environment()?;
         if self.detach {
             let (location, note) = FleetLocation::search(config)?;
             location.refuse_second_daemon(&config::load(&location.config).files)?;
@@ -85,6 +89,7 @@ impl StartArgs {
             listen: self.listen.clone(),
             stop_timeout: Some(self.stop_timeout),
             log_format: Some(self.log_format),
+            node: self.node.clone(),
             config: None,
         }
     }
@@ -117,6 +122,7 @@ impl StartArgs {
             work_sources,
             triggers,
             fresh: self.fresh,
+            node: self.node.options(),
         };
         let runtime = daemon_runtime().map_err(|error| cannot("cannot start the Tokio runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };

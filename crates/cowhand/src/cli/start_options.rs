@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::listen::ListenArgs;
 use super::log::LogFormat;
+use super::node_args::NodeArgs;
 use super::{Exit, Failure};
 use cowhand_engine::fleet::Stop;
 use cowhand_engine::state::StateFolder;
@@ -28,6 +29,8 @@ pub(super) struct StartOptions {
     pub(super) listen: ListenArgs,
     pub(super) stop_timeout: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
+    #[serde(default)]
+    pub(super) node: NodeArgs,
     /// Config file of the daemon. `None` in options that an older version stored, and in options that are not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) config: Option<PathBuf>,
@@ -42,7 +45,7 @@ impl StartOptions {
             let first = if state.is_locked() { "`cowhand stop --keep-agents`, then " } else { "" };
             let message = format!(
                 "cannot read the options of the last start from {}: {why}; run {first}`cowhand start -d` with the options \
-                 that it needs (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`)",
+                 that it needs (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`, `--label`, `--capacity`)",
                 file.display()
             );
             Failure::new(Exit::CannotRunHere, message)
@@ -70,6 +73,7 @@ impl StartOptions {
             listen: if newer.listen.is_given() { newer.listen } else { self.listen },
             stop_timeout: newer.stop_timeout.or(self.stop_timeout),
             log_format: newer.log_format.or(self.log_format),
+            node: newer.node.or(self.node),
             config: newer.config.or(self.config),
         }
     }
@@ -83,6 +87,7 @@ impl StartOptions {
         if let Some(format) = self.log_format.and_then(|format| format.to_possible_value()) {
             arguments.extend(["--log-format".to_owned(), format.get_name().to_owned()]);
         }
+        arguments.extend(self.node.arguments());
         arguments
     }
 }

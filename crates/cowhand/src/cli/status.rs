@@ -13,6 +13,7 @@ use super::agents::table;
 use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, complete, doctor, job, jobs, print, removed, schedule, style};
 use cowhand_engine::chat::{ChatBotStatus, ChatBotView};
+use cowhand_engine::daemon::nodes::other_config_sentence;
 use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::notification::view::UndeliveredTarget;
@@ -107,8 +108,15 @@ impl StatusArgs {
         if let Some(line) = config_line(&status.daemon, now) {
             print::prose(&line, 2);
         }
+        for line in node_lines(&status.daemon, now) {
+            print::prose(&line, 2);
+        }
         if let Some(problem) = &status.daemon.certificate_problem {
             print::prose(&style::styled(print::one_line(problem, 600), style::BAD), 2);
+        }
+        for lost in &status.lost_leases {
+            let line = format!("{}: {}: {}", style::styled("lease", style::ODD), lost.job, lost.message);
+            print::prose(&line, 2);
         }
         for parked in &status.parked {
             let (name, until) = (&parked.provider, duration::until(now, parked.until));
@@ -459,6 +467,22 @@ fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
     };
     let refused = style::styled(format!("{what}, and the previous config stays in use"), style::BAD);
     Some(format!("{refused}; {advice}"))
+}
+
+/// Formats a line if this node is drained, and one if other nodes run another config.
+fn node_lines(daemon: &DaemonView, now: Timestamp) -> Vec<String> {
+    let drained = daemon.drained_at.map(|since| {
+        let since = duration::relative_to_now(now, since);
+        format!(
+            "{}: this node takes no new jobs (drained {since}); `cowhand undrain` lets it take jobs again",
+            style::styled("drained", style::ODD)
+        )
+    });
+    let others = &daemon.other_configs;
+    let differs = (!others.is_empty()).then(|| {
+        format!("{}: {}", style::styled("config differs", style::ODD), other_config_sentence(others))
+    });
+    drained.into_iter().chain(differs).collect()
 }
 
 async fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {

@@ -1,5 +1,6 @@
 //! `cowhand why`: explains why a schedule, or each schedule of an agent, did or did not run.
 
+mod answer;
 mod firings;
 
 use std::path::Path;
@@ -11,19 +12,17 @@ use cowhand_core::id::AgentName;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, trigger_words};
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::json;
 
+use self::answer::WhyAnswer;
 use super::location::{Connection, FleetLocation};
 use super::print;
 use super::schedule::{AgentOrSchedule, ScheduleFullName, tries_again};
 use super::{Failure, complete, job, location, number, removed, status};
-use cowhand_engine::chat::ChatBotView;
 use cowhand_engine::daemon::unsettled_sentence;
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
-use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
-use cowhand_engine::queues::skipped_files::SkippedFiles;
-use cowhand_web::api::{AgentView, ApiProblem, FiringView, ScheduleWithFirings, StatusView, segment};
+use cowhand_engine::queues::given_up::TakenBy;
+use cowhand_web::api::{AgentView, FiringView, StatusView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct WhyArgs {
@@ -42,88 +41,6 @@ pub(super) struct WhyArgs {
 const FIRINGS_OF_SCHEDULE: u32 = 10;
 /// Default number of firings that `why AGENT` shows of each schedule.
 const FIRINGS_OF_AGENT: u32 = 3;
-
-/// Schedule, the outcomes of its last firings, and the work items that it no longer takes.
-#[derive(Debug, Serialize)]
-struct WhyAnswer {
-    schedule: ScheduleView,
-    firings: Vec<FiringView>,
-    given_up: Vec<GivenUpItem>,
-    /// Files in the folders of the schedule's work source that are not work items.
-    skipped_files: Vec<SkippedFiles>,
-    /// Bots through which the schedule receives messages.
-    chat_bots: Vec<ChatBotView>,
-    /// Node that answered.
-    #[serde(skip)]
-    node: Option<String>,
-    /// Reason why the store cannot be written, if there is a problem.
-    #[serde(skip)]
-    store_problem: Option<String>,
-    /// Set if the schedule has, or may have, more firings than `firings`.
-    has_more: bool,
-}
-
-impl WhyAnswer {
-    async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
-        // The state and the firings come from one request, so that no firing can happen between two requests.
-        let requested = limit.saturating_add(1).min(MAX_FIRINGS);
-        let answer: ScheduleWithFirings =
-            client.get(&format!("{}?firings={requested}", name.address())).await?;
-        let (schedule, mut firings) = (answer.schedule, answer.firings.unwrap_or_default());
-        // The API returns at most `MAX_FIRINGS` firings. If it returns that many, there may be earlier firings.
-        let has_more = firings.len() > limit as usize || firings.len() == MAX_FIRINGS as usize;
-        firings.truncate(limit as usize);
-        let StatusView { daemon, mut given_up, mut skipped_files, mut chat_bots, .. } =
-            client.get("status").await?;
-        chat_bots.retain(|bot| schedule.kind == "chat" && bot.agents.contains(&schedule.agent));
-        let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
-        given_up.retain(|item| item.taken_by.iter().any(takes));
-        skipped_files.retain(|skipped| skipped.taken_by.iter().any(takes));
-        let node = daemon.node;
-        let store_problem = daemon.store_problem.or_else(|| client.disk_problem());
-        Ok(Self { schedule, firings, given_up, skipped_files, chat_bots, node, store_problem, has_more })
-    }
-
-    /// Prints the state of the schedule. `fleet_without_daemon` is set if no daemon runs and no earlier line states
-    /// that.
-    fn print(&self, fleet_without_daemon: Option<&FleetLocation>, is_alone: bool, now: Timestamp) {
-        for line in describe_state(&self.schedule, &self.firings, fleet_without_daemon, is_alone, now) {
-            print::prose(&line, 0);
-        }
-        for bot in &self.chat_bots {
-            let state = status::chat_bot_state(bot, self.node.as_deref(), now);
-            print::prose(&with_full_stop(&format!("Its chat bot {} {state}", bot.bot)), 0);
-        }
-        for item in &self.given_up {
-            print::prose(&with_full_stop(&status::given_up_line(item)), 0);
-        }
-        for skipped in &self.skipped_files {
-            print::prose(&with_full_stop(&status::skipped_files_line(skipped)), 0);
-        }
-    }
-
-    /// Prints the firings. `more` is the end of the command that shows further firings.
-    fn print_firings(&self, more: &str, now: Timestamp) {
-        print::line("");
-        if self.firings.is_empty() {
-            let ScheduleView { due_since, missed, next_run_at, .. } = &self.schedule;
-            let is_due = due_since.is_some()
-                || missed.is_some()
-                || next_run_at.is_some_and(|at| at <= now)
-                || self.schedule.passed_while_off().is_some();
-            print::line(if is_due { "It has not fired yet." } else { "It has never been due." });
-        } else {
-            firings::table(&self.firings, now).print();
-        }
-        if self.has_more && self.firings.len() == MAX_FIRINGS as usize {
-            print::prose(&format!("Earlier firings are not shown; {MAX_FIRINGS} is the maximum."), 0);
-        } else if self.has_more {
-            let ScheduleView { agent, schedule, .. } = &self.schedule;
-            let name = schedule_word(agent, schedule);
-            print::prose(&format!("Earlier firings: `cowhand why {name}{more}`"), 0);
-        }
-    }
-}
 
 /// Largest number of firings that the API returns.
 const MAX_FIRINGS: u32 = 1000;
@@ -153,6 +70,7 @@ impl WhyArgs {
                 given_up,
                 skipped_files,
                 chat_bots,
+                lost_leases,
                 store_problem,
                 has_more,
                 ..
@@ -160,7 +78,7 @@ impl WhyArgs {
             print::json(&json!({
                 "schedule": schedule, "daemon_running": !is_alone, "store_problem": store_problem,
                 "firings": firings, "has_more": has_more, "followup_refused": agent.followup_refused, "given_up": given_up,
-                "skipped_files": skipped_files, "chat_bots": chat_bots,
+                "skipped_files": skipped_files, "chat_bots": chat_bots, "lost_leases": lost_leases,
             }));
             return Ok(());
         }
@@ -458,6 +376,10 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
 fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     let since =
         view.preparing_since.map(|at| format!(" {}", duration::relative_to_now(now, at))).unwrap_or_default();
+    // An error of a try is in `last_error`; otherwise no node prepares the firing.
+    if let (Some(reason), None, false) = (&view.prepare_error, &view.last_error, is_alone) {
+        return format!("It fired{since}, and is not prepared yet: {}.", print::one_line(reason, 600));
+    }
     let preparer = view.preparing_by.as_deref().map(|preparer| print::one_line(preparer, 300));
     let detail = match preparer {
         Some(preparer) if is_alone => format!("; it then waits for the answer of {preparer}"),

@@ -1,6 +1,7 @@
 //! Attempts without a lease: no process of such an attempt continues, whoever settled the job.
 
 use std::fs;
+use std::time::Duration;
 
 use cowhand::store::{Settled, Store};
 use cowhand_core::id::JobId;
@@ -50,15 +51,20 @@ async fn lapse(url: &str, job: &str, retry: Retry) {
     let job: JobId = job.parse().unwrap();
     let history = store.history(job.clone()).await.unwrap().unwrap();
     let node = history.attempts[0].node.clone();
+    let lease = SignedDuration::from_secs(3);
+    store.join("another".to_owned(), Timestamp::now()).await.unwrap();
     // Its own daemon may renew the lease in between.
     loop {
         let now = Timestamp::now();
+        store.renew("another".to_owned(), Vec::new(), lease, now).await.unwrap();
         let ago = SignedDuration::from_hours(-1);
-        store.renew(node.clone(), vec![job.clone()], ago, now).await.unwrap();
+        store.extend_lease(node.clone(), job.clone(), ago, now).await.unwrap();
         let settled = store.settle_expired(job.clone(), 1, false, retry.clone(), now).await.unwrap();
         if matches!(settled, Settled::Done(_)) {
             break;
         }
+        // A node has to reach the database for the length of a lease first.
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     store.close().await;
 }
@@ -99,7 +105,7 @@ fn nothing_left(scene: &Scene) {
 async fn daemon_ends_attempt_that_another_node_settled() {
     for (settled, retry) in [("failed", Retry::default()), ("pending", tomorrow())] {
         let server = Postgres::start();
-        let scene = Scene::with(&fleet(&format!("store: {}", server.url()), WAITS));
+        let scene = Scene::with(&fleet(&format!("store: {}\nleases: {{length: 3s}}", server.url()), WAITS));
         scene.start();
         let (job, agent) = triggered(&scene);
         lapse(&server.url(), &job, retry).await;
@@ -175,7 +181,7 @@ async fn start_ends_attempts_without_folder() {
 
 /// Creates two folders, each with its own daemon, on one database.
 fn two_nodes(server: &Postgres) -> [Scene; 2] {
-    [(), ()].map(|()| Scene::with(&fleet(&format!("store: {}", server.url()), WAITS)))
+    [(), ()].map(|()| Scene::with(&fleet(&format!("store: {}\nleases: {{length: 3s}}", server.url()), WAITS)))
 }
 
 /// A node that was suspended for longer than its lease finds that another node has continued the job.

@@ -1,6 +1,7 @@
 //! Agents in containers of a real engine.
 
 mod killed;
+mod paused;
 mod refusals;
 mod settings;
 

@@ -85,6 +85,9 @@ async fn metric_names_do_not_change() {
     let scene = Scene::new();
     let token = scene.token("prometheus", "read");
     let text = metrics(&scene, &token).await;
+    for line in ["cowhand_nodes{state=\"ready\"} 1", "cowhand_nodes{state=\"gone\"} 0"] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
     let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# ")).collect();
     insta::assert_snapshot!(names.join("\n"));
 }

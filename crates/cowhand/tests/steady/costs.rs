@@ -41,7 +41,7 @@ const FOLDERS_PER_JOB: usize = 4;
 /// The record of the job, `state.yaml` and `views`: once for the start and once for the end, and once more if the start
 /// takes long.
 const VIEWS_PER_JOB: usize = 9;
-/// Statements of the store, and rows that they return or change: 56 statements are counted in
+/// Statements of the store, and rows that they return or change: 57 statements are counted in
 /// `engine/tests/ticks/cost.rs`, and the others prepare the attempt, follow events and read the views. Now and then the
 /// views are written once more, with 12 statements.
 const STATEMENTS_PER_JOB: u64 = 100;

@@ -90,6 +90,7 @@ impl FleetFolder {
             triggers,
             work_sources: cowhand::work::SourceRegistry::default(),
             fresh: false,
+            node: cowhand::fleet::NodeOptions::default(),
         })
         .await
         .unwrap()

@@ -143,6 +143,7 @@ async fn each_trigger_type_fires_from_yaml() {
         work_sources: SourceRegistry::default(),
         triggers: script.registry(),
         fresh: false,
+        node: cowhand::fleet::NodeOptions::default(),
     })
     .await
     .unwrap();

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::rules::Rules;
 use super::spending::ReportedUsage;
-use super::stop::Deadlines;
+use super::stop::{Deadlines, StopReason};
 use super::unwritten;
 use super::windows::StoredReports;
 use super::{AttemptTask, Stage};
@@ -132,6 +132,11 @@ impl AttemptTask {
                 AttemptState::Gone if began => Some(lost_ending(self.now())),
                 AttemptState::Gone => return Ok(Stage::Requeue(self.keeper_failure().await)),
                 AttemptState::Kept => None,
+                // Without its keeper, nobody would pause the agent at its deadline.
+                AttemptState::Unkept if self.engine.deadline_of(self.job.id()).is_some() => {
+                    attempt.on_blocking_thread(Attempt::kill).await?;
+                    None
+                }
                 AttemptState::Unkept => {
                     attempt.on_blocking_thread(Attempt::end_leftovers).await?;
                     None
@@ -212,6 +217,11 @@ impl AttemptTask {
         self.record_all_windows(&mut output.tail, &mut windows).await?;
         fault::point("read");
         self.remove_private_files();
+        if self.stopped == Some(StopReason::Abandoned) {
+            drop(output);
+            self.end_superseded().await;
+            return Ok(Stage::Leave);
+        }
         let settlement = self.settlement(rules, finish, ending, &mut output.tail).await;
         Ok(settlement.map_or(Stage::Leave, Stage::Settle))
     }
@@ -245,7 +255,7 @@ impl AttemptTask {
     /// its output.
     async fn extend_lease(&self) {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
-        let extended = self.engine.store.renew(node, vec![job], UNREAD_LEASE, self.now()).await;
+        let extended = self.engine.store.extend_lease(node, job, UNREAD_LEASE, self.now()).await;
         if let Err(error) = extended {
             warn!(job = %self.job.id(), "its lease is not extended, so another node may settle it as lost: {error}");
         }
@@ -398,6 +408,14 @@ fn start_shortage(ending: &Ending) -> Option<NotBegun> {
 
 /// Returns the ending of an attempt whose agent and keeper are gone and left no record. Its last output decides its
 /// outcome.
-fn lost_ending(at: Timestamp) -> Ending {
-    Ending { at, boot: None, status: ExitStatus::LOST, stopped: None, leftovers: 0, full_disk: None }
+pub(super) fn lost_ending(at: Timestamp) -> Ending {
+    Ending {
+        at,
+        boot: None,
+        status: ExitStatus::LOST,
+        stopped: None,
+        leftovers: 0,
+        full_disk: None,
+        lease_loss: None,
+    }
 }

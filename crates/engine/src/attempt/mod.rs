@@ -13,6 +13,7 @@ pub(crate) mod orphans;
 pub(crate) mod other_store;
 mod outcome;
 pub(crate) mod outcomes;
+mod paused;
 mod prepare;
 mod rules;
 mod sandbox;
@@ -22,10 +23,13 @@ mod spending;
 mod start_error;
 mod stop;
 mod stoppable;
+pub(crate) mod superseded;
 mod supervise;
 pub(crate) mod unwritten;
 mod windows;
 pub(crate) mod workspaces;
+
+pub use paused::paused_agents;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -218,7 +222,15 @@ impl AttemptTask {
             environment: launch.environment.clone(),
         };
         let launcher = Arc::clone(&self.engine.launcher);
-        let result = attempt.on_blocking_thread(move |attempt| launcher.launch(attempt, &input)).await;
+        let (deadline, times) = (self.engine.deadline_of(job), self.engine.loaded().roster.leases);
+        let launch = move |attempt: &Attempt| {
+            if let Some(deadline) = deadline {
+                attempt.make_folder()?;
+                deadline.write(attempt, times)?;
+            }
+            launcher.launch(attempt, &input)
+        };
+        let result = attempt.on_blocking_thread(launch).await;
         result.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
         info!(%job, agent = %self.job.agent(), attempt = number, "started");

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::stop::{END_POLL_EVERY, PROCESSES_END_TIMEOUT, STOP_TIMEOUT};
+use super::superseded;
 use super::unwritten::is_unwritten;
 use crate::context::Engine;
 use crate::prune::files::entries;
@@ -130,6 +131,10 @@ impl Orphan {
         warn!(%job, attempt = attempt.name(), "the attempt runs without a lease; ending it");
         if end(attempt, &AtomicBool::default()).await {
             info!(%job, attempt = attempt.name(), "ended an attempt without a lease");
+            if let Err(error) = superseded::record(&self.engine, attempt).await {
+                warn!(%job, attempt = attempt.name(), "its end is not stored; the next start tries again: {error}");
+                return;
+            }
             attempt.on_blocking_thread(remove_files).await;
         } else {
             error!(%job, attempt = attempt.name(), "cannot end its processes; kill them manually");
@@ -189,7 +194,7 @@ fn step(attempt: &Attempt, was_asked: &mut bool, by_force: bool) -> io::Result<b
 
 /// Removes files that may contain secrets and are not needed after the end. Output that is not stored elsewhere is left
 /// for the next start.
-fn remove_files(attempt: &Attempt) {
+pub(super) fn remove_files(attempt: &Attempt) {
     let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.remove_output() };
     if let Err(error) = attempt.remove_private_files().and_then(|()| output()) {
         warn!(attempt = attempt.name(), "cannot remove its private files and raw output: {error}");

@@ -16,7 +16,7 @@ use super::rules::Rules;
 use super::stop::StopReason;
 use crate::hook::metadata;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::ending::Ending;
+use cowhand_run::ending::{Ending, LeaseLoss};
 use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
 use cowhand_run::tail::Tailer;
@@ -41,7 +41,7 @@ impl AttemptTask {
         // stopped it for its budget.
         let is_budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let is_budget_stop = matches!(&finish.outcome, Outcome::Failed { error, .. } if is_budget(error))
-            || (ending.stopped.is_some() && self.stopped.is_none());
+            || (ending.stopped.is_some() && ending.lease_loss.is_none() && self.stopped.is_none());
         // A program that was stopped for its budget may have reported more usage before its end.
         let was_over = matches!(self.stopped, Some(StopReason::OverBudget(Breach::Over(_))));
         if (is_budget_stop || was_over)
@@ -100,6 +100,9 @@ impl AttemptTask {
             Some(StopReason::Cancelled) if ending.status.is_lost() => {
                 Some(Outcome::Cancelled { how: Termination::Forced })
             }
+            None if !matches!(finish.outcome, Outcome::Completed { .. }) => {
+                Some(ending.lease_loss.map_or(finish.outcome, lost_with_lease))
+            }
             Some(StopReason::Cancelled) | None => Some(finish.outcome),
         }
     }
@@ -141,6 +144,18 @@ impl AttemptTask {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage.bounded()
     }
+}
+
+/// Returns the outcome of an attempt that its keeper ended because the lease of the job was not renewed.
+fn lost_with_lease(loss: LeaseLoss) -> Outcome {
+    const WHY: &str = "lost: the node could not renew the lease of the job";
+    Outcome::lost(match loss {
+        LeaseLoss::AtDeadline => format!("{WHY}, so its agent was ended (`on_lost_lease: end`)"),
+        LeaseLoss::AfterPause { paused_ms } => {
+            let paused = Duration::from_millis(paused_ms);
+            format!("{WHY}, and its agent was ended after a pause of {}", duration::exact(paused))
+        }
+    })
 }
 
 /// Adds a note to a failure if the disk of the attempt's directory or folder is full, because the agent may not report

@@ -53,7 +53,7 @@ impl AttemptTask {
                 }
                 Ok(Settled::Fenced) => {
                     warn!(job = %self.job.id(), "the attempt is already settled");
-                    return;
+                    return self.end_superseded().await;
                 }
                 Err(StoreError::NoJob(_)) => {
                     warn!(job = %self.job.id(), "the attempt is not settled, because the job was removed meanwhile");

@@ -82,6 +82,8 @@ impl AttemptTask {
         let total = exceeded(rules.of_attempt.timeout, began);
         let idle = exceeded(rules.of_attempt.idle_timeout, idle_since);
         total.or(idle)?;
+        let (total, idle) = self.without_pauses(began, idle_since, now, (total, idle));
+        total.or(idle)?;
         let mut asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
             Err(_) if rules.of_attempt.agent.has_job_channel => return None,
@@ -95,7 +97,8 @@ impl AttemptTask {
         }
         let waited = ask::time_waited(&asks, began.on_clock_of(now), now.wall);
         let waited = waited.min(rules.of_attempt.agent.ask_timeout.max(MAX_PAUSED_TIME));
-        let total = total.filter(|limit| now.since(began) - waited > *limit);
+        let paused = self.paused_time(now);
+        let total = total.filter(|limit| now.since(began) - waited - paused > *limit);
         let idle = idle.filter(|limit| {
             let is_recent = |answered| now.wall.duration_since(answered) <= *limit;
             let suspends = |ask: &Ask| match ask.state.since() {
@@ -105,6 +108,34 @@ impl AttemptTask {
             !asks.iter().any(suspends)
         });
         total.map(StopReason::TookTooLong).or(idle.map(StopReason::SilentTooLong))
+    }
+
+    /// Returns the time for which the agent was paused, because its node could not renew the lease of the job.
+    fn paused_time(&self, now: Moment) -> SignedDuration {
+        if self.engine.deadline_of(self.job.id()).is_none() {
+            return SignedDuration::ZERO;
+        }
+        now.boot.map(|now| self.attempt().pauses().total(now)).unwrap_or_default()
+    }
+
+    /// Returns the timeouts that the attempt has exceeded even without the time for which its agent was paused. Silence
+    /// does not count during a pause, and is counted from zero when the pause has ended.
+    fn without_pauses(
+        &self,
+        began: Moment,
+        idle_since: Moment,
+        now: Moment,
+        (total, idle): (Option<SignedDuration>, Option<SignedDuration>),
+    ) -> (Option<SignedDuration>, Option<SignedDuration>) {
+        if self.engine.deadline_of(self.job.id()).is_none() {
+            return (total, idle);
+        }
+        let pauses = self.attempt().pauses();
+        let resumed = pauses.resumed.and_then(|resumed| now.boot?.since(resumed));
+        let silent = resumed.map_or_else(|| now.since(idle_since), |ago| now.since(idle_since).min(ago));
+        let paused = self.paused_time(now);
+        let total = total.filter(|limit| now.since(began) - paused > *limit);
+        (total, idle.filter(|limit| pauses.current.is_none() && silent > *limit))
     }
 
     /// Returns the deadlines of an attempt that is followed from now on.

@@ -11,7 +11,6 @@ use tracing::{error, warn};
 use super::AttemptTask;
 use super::stop::{END_POLL_EVERY, PROCESSES_END_TIMEOUT};
 use super::workspaces;
-use crate::lease::JOB_LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
@@ -55,7 +54,8 @@ impl AttemptTask {
     /// before the panic. If the store is not available, returns true, because all later steps ask the store again.
     async fn has_lease(&self) -> bool {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
-        let leases = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;
+        let length = self.engine.loaded().roster.leases.length;
+        let leases = self.engine.store.renew(node, vec![job], length, self.now()).await;
         leases.map_or(true, |leases| leases.iter().any(|lease| lease.epoch == self.epoch))
     }
 

@@ -151,6 +151,10 @@ impl Daemon {
                 }
             }
         }
+        let node = self.engine.home.node.clone();
+        if let Err(error) = self.engine.store.node_seen(node, self.engine.clock.now()).await {
+            warn!("cannot record the end of this node: {error}");
+        }
         if self.engine.is_state_folder_lost() {
             // A folder at the same path may belong to another daemon.
             self.background.shutdown().await;

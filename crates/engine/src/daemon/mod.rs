@@ -4,13 +4,16 @@ mod containers;
 mod ending;
 mod firing;
 mod health;
+mod heartbeat;
 pub(crate) mod home;
 mod hooks;
 mod incidents;
+pub mod nodes;
 mod notifications;
 mod outbox;
 mod prune;
 mod recover;
+mod spread;
 pub mod tick;
 mod triggers;
 mod uptime;
@@ -28,7 +31,6 @@ use cowhand_core::config::ShownConfig;
 use cowhand_core::config::report;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
-use cowhand_core::moment::Moment;
 use cowhand_core::roster::Roster;
 use cowhand_core::uptime::Uptime;
 use futures_util::future::join_all;
@@ -45,6 +47,7 @@ pub use crate::attempt::other_store::{
     unsettled_sentence,
 };
 pub use crate::attempt::outcomes::termination;
+pub use crate::attempt::paused_agents;
 use crate::backup;
 use crate::config;
 use crate::context::{Engine, Home, StopRequest};
@@ -52,9 +55,10 @@ use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_limits::limits_of_job;
 use crate::job_token::JobKey;
-use crate::lease::{HEARTBEAT, JOB_LEASE};
+use crate::lease::{JobLease, on_lost_lease};
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
+use crate::nodes::{NodeOptions, shared_limits};
 use crate::secrets::{self, kept, redactor_over};
 use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
@@ -66,6 +70,8 @@ use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::memory::return_free_memory;
 use cowhand_system::panic;
+use nodes::NodeWatch;
+use spread::LeftJobs;
 use tick::{Agenda, ImmediateStarter, Startable};
 use triggers::Triggers;
 use view_writer::ViewWriter;
@@ -76,7 +82,6 @@ pub struct Daemon {
     tasks: JoinSet<()>,
     /// Tasks that can be stopped and started again at any time: the outbox, the preparation of firings, hooks, sweeps.
     background: JoinSet<()>,
-    heartbeat_at: Moment,
     /// Periods in which a daemon could fire due times.
     uptime: Uptime,
     presence: NodePresence,
@@ -84,6 +89,7 @@ pub struct Daemon {
     /// The task that writes the views; `None` before the recovery.
     views: Option<ViewWriter>,
     triggers: Triggers,
+    left_jobs: LeftJobs,
     pruning: prune::Pruning,
     sweeping: prune::Sweeping,
     traces: Traces,
@@ -97,7 +103,7 @@ impl Daemon {
         clock: Clock,
         program: PathBuf,
         registry: Registry,
-        import: Import,
+        (import, node_options): (Import, NodeOptions),
     ) -> Result<Self, FleetError> {
         let folder = state.path().display().to_string();
         let state_error = |source| FleetError::State { folder: folder.clone(), source };
@@ -128,11 +134,20 @@ impl Daemon {
         store.take_up_items(node.clone(), clock.now()).await?;
         let home =
             Home { state, node, store_mark: mark, job_key, event_before_start, lock: Mutex::new(lock) };
-        let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
-        let heartbeat_at = engine.clock.moment();
+        let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded, node_options));
+        let node_watch = Mutex::new(Some(NodeWatch::start(&engine).await?));
         let agenda = Agenda::new(event_before_start);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (outbox_engine, hook_engine) = (Arc::clone(&engine), Arc::clone(&engine));
+        let node_engine = Arc::clone(&engine);
+        background.spawn(panic::restart_on_panic("following the nodes", move || {
+            let watch = node_watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+            watch.unwrap_or_else(|| NodeWatch::new(Arc::clone(&node_engine))).follow()
+        }));
+        let lease_engine = Arc::clone(&engine);
+        background.spawn(panic::restart_on_panic("renewing leases", move || {
+            heartbeat::renew_leases(Arc::clone(&lease_engine))
+        }));
         background.spawn(panic::restart_on_panic("delivering results to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&outbox_engine))
         }));
@@ -146,12 +161,12 @@ impl Daemon {
             engine,
             tasks,
             background,
-            heartbeat_at,
             uptime,
             presence,
             agenda,
             views: None,
             triggers,
+            left_jobs: LeftJobs::default(),
             pruning,
             sweeping,
             traces,
@@ -177,12 +192,8 @@ impl Daemon {
         let mut folder_lost = Box::pin(home::wait_until_lost(Arc::clone(&self.engine)));
         let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
-            // The heartbeat precedes the plan, so that leases that expired during a suspension of the machine are
-            // renewed before the plan settles their jobs as lost. Both use the same time, so a suspension between them
-            // has no effect.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
-            self.heartbeat(reading.now).await;
             self.watch_clock(reading).await;
             let state = *lifecycle.borrow_and_update();
             let wake_at = match state {
@@ -204,10 +215,7 @@ impl Daemon {
             if state == Lifecycle::Running {
                 self.triggers.follow(&self.engine).await;
             }
-            let has_jobs = !self.engine.running_jobs().is_empty();
-            let heartbeat_at = self.heartbeat_at.on_clock_of(reading.now);
-            let wakes = wake_at.into_iter().chain(retry_at).chain(has_jobs.then_some(heartbeat_at));
-            let wake_at = wakes.min();
+            let wake_at = wake_at.into_iter().chain(retry_at).min();
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
@@ -290,13 +298,24 @@ impl Daemon {
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let (engine, tasks) = (&self.engine, Mutex::new(&mut self.tasks));
-        let begin_at_once = |job, epoch| {
+        let sent = engine.clock.boot();
+        let begin_at_once = |job: Job, epoch| {
             let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            begin(engine, &mut tasks, job, epoch, None);
+            let lease = JobLease { epoch, on_lost: on_lost_lease(roster, job.agent()), sent };
+            begin(engine, &mut tasks, job, lease, None);
         };
         let (node, supervises) = (&engine.home.node, |job: &JobId| engine.supervises(job));
-        let at_once =
-            ImmediateStarter { node, lease: JOB_LEASE, supervises: &supervises, begin: &begin_at_once };
+        let here = engine.nodes.planning_node(node, roster);
+        let leaves = |agent: &AgentName| spread::may_be_left(engine, roster, agent);
+        let at_once = ImmediateStarter {
+            node,
+            lease: roster.leases.length,
+            shared: shared_limits(roster),
+            here: here.clone(),
+            supervises: &supervises,
+            leaves: &leaves,
+            begin: &begin_at_once,
+        };
         let tick =
             tick::tick_agents(&engine.store, roster, agents, now, &self.uptime, Some(&at_once)).await?;
         let fired = tick.fired;
@@ -306,7 +325,11 @@ impl Daemon {
         for job in tick.stop {
             self.engine.request_stop(&job, StopRequest::Cancel);
         }
-        let mut schedules: Vec<ScheduleId> = tick.prepare.into_iter().map(|(schedule, _)| schedule).collect();
+        let is_here = |schedule: &ScheduleId| {
+            roster.schedule(*schedule).is_none_or(|(agent, _)| here.takes_jobs_of(&agent.name))
+        };
+        let mut schedules: Vec<ScheduleId> =
+            tick.prepare.into_iter().map(|(schedule, _)| schedule).filter(is_here).collect();
         schedules.dedup();
         for schedule in schedules {
             if let Some(more) = self.engine.prepare(schedule) {
@@ -316,14 +339,24 @@ impl Daemon {
         }
         // A job that is still supervised is not started now: the task of its previous attempt still cleans up, or an
         // orphan of the job is being ended. The end of either wakes the loop.
-        let starts = tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job));
+        let starts: Vec<Startable> =
+            tick.start.into_iter().filter(|start| !self.engine.supervises(&start.job)).collect();
+        let nodes = if starts.is_empty() { Vec::new() } else { spread::comparable_nodes(&self.engine).await };
+        let divided = self.left_jobs.divide(&self.engine.home.node, nodes, roster, starts, now);
+        for (start, until) in divided.elsewhere {
+            self.agenda.wake_by(start.agent, until);
+        }
         // Claims that are made at the same time share commits.
-        let claims = join_all(starts.map(|start| self.claim(start, now))).await;
+        let sent = self.engine.clock.boot();
+        let claims = join_all(divided.here.into_iter().map(|start| self.claim(roster, start, now))).await;
         for (agent, fallback, claim) in claims {
             match claim {
                 Ok(Claim::Claimed { job, epoch }) => {
-                    begin(&self.engine, &mut self.tasks, job, epoch, fallback);
+                    let lease = JobLease { epoch, on_lost: on_lost_lease(roster, job.agent()), sent };
+                    begin(&self.engine, &mut self.tasks, job, lease, fallback);
                 }
+                // The node was drained on request to another node.
+                Ok(Claim::Drained) => self.engine.nodes.refresh.notify_one(),
                 // The outbox renews the claim of the item, or finds that the claim is lost.
                 Ok(Claim::ItemExpired) => self.engine.outbox.notify_one(),
                 Ok(
@@ -345,14 +378,14 @@ impl Daemon {
     /// Claims a job that has a place. Returns its agent and its fallback with the result.
     async fn claim(
         &self,
+        roster: &Roster,
         start: Startable,
         now: Timestamp,
     ) -> (AgentName, Option<usize>, Result<Claim, StoreError>) {
         let Startable { job, agent: name, max_concurrent, session_key, fallback } = start;
-        let loaded = self.engine.loaded();
-        let agent = loaded.roster.agent(&name);
+        let agent = roster.agent(&name);
         let limits = match agent {
-            Some(agent) => limits_of_job(&self.engine.store, &loaded.roster, agent, &job, now).await,
+            Some(agent) => limits_of_job(&self.engine.store, roster, agent, &job, now).await,
             None => Ok(None),
         };
         let limits = match limits {
@@ -360,39 +393,13 @@ impl Daemon {
             Err(error) => return (name, fallback, Err(error)),
         };
         let fallback_agent = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
-        let slot = fallback_agent.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
+        let slot = fallback_agent.as_ref().or(agent).and_then(|agent| roster.slot(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: JOB_LEASE, max_concurrent, session_key, limits, slot };
+        let shared = shared_limits(roster);
+        let (lease, on_lost) = (roster.leases.length, on_lost_lease(roster, &name));
+        let starter = Starter { node, lease, on_lost, max_concurrent, shared, session_key, limits, slot };
         let claim = self.engine.store.claim_with_limits(job, starter, now).await;
         (name, fallback, claim)
-    }
-
-    /// Renews the leases of running attempts before they expire, and abandons attempts whose lease is lost.
-    async fn heartbeat(&mut self, now: Moment) {
-        let running = self.engine.running_jobs();
-        if now.since(self.heartbeat_at).is_negative() || running.is_empty() {
-            return;
-        }
-        // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
-        // node settles the job. The lease of a job without an attempt task on this node is not renewed, so it expires.
-        let node = self.engine.home.node.clone();
-        let jobs = running.iter().map(|(job, _)| job.clone()).collect();
-        match self.engine.store.renew(node, jobs, JOB_LEASE, now.wall).await {
-            Ok(renewed) => {
-                fault::point("renewed");
-                let is_lost = |(job, epoch): &(JobId, i64)| {
-                    !renewed.iter().any(|lease| lease.job == *job && lease.epoch == *epoch)
-                };
-                for (job, epoch) in running.into_iter().filter(is_lost) {
-                    self.engine.abandon(&job, epoch);
-                }
-                self.heartbeat_at = now.plus(HEARTBEAT);
-            }
-            Err(error) => {
-                warn!("cannot renew the leases: {error}");
-                self.heartbeat_at = now.plus(PLAN_RETRY_AFTER);
-            }
-        }
     }
 }
 
@@ -432,10 +439,10 @@ async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
 const LOCK_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(50)];
 
 /// Spawns the attempt task of a job that has just been claimed.
-fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
+fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, lease: JobLease, fallback: Option<usize>) {
     fault::point("claimed");
-    if let Some(stop_requests) = engine.begin(&job, epoch) {
-        let task = AttemptTask::new(Arc::clone(engine), job, epoch, stop_requests, fallback);
+    if let Some(stop_requests) = engine.begin(&job, lease) {
+        let task = AttemptTask::new(Arc::clone(engine), job, lease.epoch, stop_requests, fallback);
         tasks.spawn(task.supervise(true));
     }
 }
@@ -460,8 +467,9 @@ pub fn contents(file: &std::path::Path, read: config::FromDisk) -> Result<Config
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
+    let digest = Some(loaded.digest());
     let shown = Some(loaded.shown);
-    Ok(ConfigContents { roster: loaded.roster, variables, shown, files, named })
+    Ok(ConfigContents { roster: loaded.roster, variables, shown, digest, files, named })
 }
 
 /// The contents of a fleet's config.
@@ -472,6 +480,8 @@ pub struct ConfigContents {
     pub variables: HashMap<String, String>,
     /// The config as it is shown to people, without secrets; `None` if the fleet was not loaded from a file.
     pub shown: Option<ShownConfig>,
+    /// Digest by which nodes compare their configs; `None` if the fleet was not loaded from a file.
+    pub digest: Option<String>,
     /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead of
     /// the root file if they existed.
     pub files: Vec<PathBuf>,
@@ -483,6 +493,6 @@ impl ConfigContents {
     /// Returns the contents of a config without files.
     pub fn of(roster: Roster, variables: HashMap<String, String>) -> Self {
         let named = secrets::named::variables(&roster, None);
-        Self { roster, variables, shown: None, files: Vec::new(), named }
+        Self { roster, variables, shown: None, digest: None, files: Vec::new(), named }
     }
 }

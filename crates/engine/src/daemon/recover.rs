@@ -13,9 +13,10 @@ use cowhand_system::fault;
 
 use super::Daemon;
 use crate::attempt::unwritten::{self, is_unwritten};
-use crate::attempt::{AttemptTask, orphans, outcomes, workspaces};
+use crate::attempt::{AttemptTask, orphans, outcomes, superseded, workspaces};
+use crate::context::Engine;
 use crate::error::FleetError;
-use crate::lease::JOB_LEASE;
+use crate::lease::JobLease;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
@@ -27,19 +28,25 @@ impl Daemon {
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
         workspaces::wait_for_earlier_git(engine).await;
-        for lease in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
+        let (length, sent) = (engine.loaded().roster.leases.length, engine.clock.boot());
+        let held = engine.store.adopt(engine.home.node.clone(), length, engine.clock.now()).await?;
+        for lease in &held {
             fault::point("adopted");
-            let Some(job) = engine.store.job(lease.job).await? else { continue };
+            let Some(job) = engine.store.job(lease.job.clone()).await? else { continue };
             let fallback = self.fallback_of(&job).await?;
-            if let Some(stop_requests) = engine.begin(&job, lease.epoch) {
+            let own = JobLease { epoch: lease.epoch, on_lost: lease.on_lost, sent };
+            if let Some(stop_requests) = engine.begin(&job, own) {
                 info!(job = %job.id(), agent = %job.agent(), "supervision of the running attempt continues");
                 let task = AttemptTask::new(Arc::clone(engine), job, lease.epoch, stop_requests, fallback);
                 self.tasks.spawn(task.supervise(false));
             }
         }
+        engine.move_deadlines(&held, sent).await;
         let orphans = orphans::find(engine).await;
         let held = engine.running_jobs().into_iter().map(|(job, _)| job);
-        let held: HashSet<JobId> = held.chain(orphans.iter().map(|orphan| orphan.job().clone())).collect();
+        let mut held: HashSet<JobId> =
+            held.chain(orphans.iter().map(|orphan| orphan.job().clone())).collect();
+        held.extend(record_superseded(engine, &held).await);
         for orphan in orphans {
             self.tasks.spawn(orphan.end());
         }
@@ -63,6 +70,33 @@ impl Daemon {
             agent.fallback_of(provider.as_deref(), runtime.as_deref())
         }))
     }
+}
+
+/// Stores the ends of attempts that another node settled as lost, and that have ended while no daemon ran here. Returns
+/// the jobs whose files have to stay, because that failed.
+async fn record_superseded(engine: &Engine, held: &HashSet<JobId>) -> Vec<JobId> {
+    let state = engine.home.state.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let all = state.attempts();
+        let folders = entries(&all)?.filter_map(|entry| Some(entry.ok()?.path()));
+        let attempts = folders.filter_map(|folder| Attempt::at(&folder).ok()).filter(Attempt::has_output);
+        Ok::<Vec<Attempt>, io::Error>(attempts.collect())
+    });
+    let found = found.await.map_err(io::Error::other).flatten().unwrap_or_else(|error| {
+        warn!("cannot search for attempts that another node has taken over: {error}");
+        Vec::new()
+    });
+    let mut failed = Vec::new();
+    for (attempt, job) in found.iter().filter_map(|attempt| Some((attempt, attempt.job()?))) {
+        if held.contains(&job) {
+            continue;
+        }
+        if let Err(error) = superseded::record(engine, attempt).await {
+            warn!(%job, "the end of a superseded attempt is not stored; the next start tries again: {error}");
+            failed.push(job);
+        }
+    }
+    failed
 }
 
 /// Removes the remains of settled attempts, because the daemon that settled them may have died before it removed them.

@@ -16,7 +16,7 @@ use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::firing::{Dispatch, DueOutcome, NewFiring};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
-use cowhand_core::plan::{Action, AgentPlaces, Plan, Snapshot, plan_agents};
+use cowhand_core::plan::{Action, PlaceCount, Plan, PlanningNode, Snapshot, plan_agents};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, CoupledAgents, Roster};
 use cowhand_core::trigger::FiringKey;
@@ -26,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::plan_requests::PlanRequests;
-use cowhand_store::{ChangedAgents, Fired, Settled, Starter, Store, StoreError, WaitingJobs};
+use cowhand_store::{ChangedAgents, Fired, Settled, SharedLimits, Starter, Store, StoreError, WaitingJobs};
 use cowhand_system::fault;
 
 /// Maximum number of agents that are planned together, unless their plans depend on each other.
@@ -112,6 +112,13 @@ impl Agenda {
         self.by_time.extend(wake_at.map(|at| (at, agent)));
     }
 
+    /// Plans an agent at `at`, or earlier if its last plan named an earlier time.
+    pub(super) fn wake_by(&mut self, agent: AgentName, at: Timestamp) {
+        if self.wakes.get(&agent).is_none_or(|wake| at < *wake) {
+            self.set_wake(agent, Some(at));
+        }
+    }
+
     /// Returns the time of the next plan.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)
@@ -189,6 +196,13 @@ pub struct Startable {
 pub struct ImmediateStarter<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
+    /// Limits of the places that agents share.
+    pub shared: SharedLimits,
+    /// Agents whose jobs the node starts.
+    pub here: PlanningNode,
+    /// Callback that returns whether a job of the agent may be left to a freer node. Its firings are not claimed at
+    /// once.
+    pub leaves: &'a (dyn Fn(&AgentName) -> bool + Sync),
     /// Callback that returns whether this process still supervises an attempt of a job. Such a job is not lost, even if
     /// its lease has expired: the process may have been suspended between two ticks.
     pub supervises: &'a (dyn Fn(&JobId) -> bool + Sync),
@@ -286,21 +300,29 @@ impl TickContext<'_> {
         let Self { store, roster, now, .. } = self;
         let waiting = WaitingJobs::to_fill_places(roster, agents);
         let oldest = store.snapshot_of_agents(roster, agents, waiting, now).await?;
-        let oldest = Snapshot { uptime: uptime.clone(), ..oldest };
+        let here = self.here().await?;
+        let oldest = Snapshot { uptime: uptime.clone(), here: here.clone(), ..oldest };
         let plans = plan_agents(now, roster, agents, &oldest);
         let has_free_place = |(name, plan): &(AgentName, Plan)| {
             let jobs = oldest.jobs.iter().filter(|job| job.agent == *name).count();
             let is_queue_long = matches!(waiting, WaitingJobs::Oldest { count } if jobs >= count as usize);
             let is_start = |action: &&Action| matches!(action, Action::Start { .. });
             let starts = plan.actions.iter().filter(is_start).count();
-            let places = roster.agent(name).map(|agent| AgentPlaces::of_running(agent, &oldest).free());
+            let places = roster.agent(name).map(|agent| PlaceCount::of_running(agent, &oldest).free());
             is_queue_long && places.is_some_and(|free| starts < free as usize)
         };
-        if !plans.iter().any(has_free_place) {
+        if here.places.is_full() || !plans.iter().any(has_free_place) {
             return Ok(plans);
         }
         let all = store.snapshot_of_agents(roster, agents, WaitingJobs::All, now).await?;
-        Ok(plan_agents(now, roster, agents, &Snapshot { uptime: uptime.clone(), ..all }))
+        Ok(plan_agents(now, roster, agents, &Snapshot { uptime: uptime.clone(), here, ..all }))
+    }
+
+    /// Returns what the node can start now.
+    async fn here(self) -> Result<PlanningNode, StoreError> {
+        let Some(at_once) = self.at_once else { return Ok(PlanningNode::default()) };
+        let places = self.store.shared_places(at_once.node, at_once.shared).await?;
+        Ok(PlanningNode { places, ..at_once.here.clone() })
     }
 
     async fn execute(self, agent: AgentName, plan: Plan) -> Executed {
@@ -390,16 +412,22 @@ impl TickContext<'_> {
         let Self { store, roster, now, at_once } = self;
         // If agents share slots or a budget, an older job of another agent may have to start first. The next plan
         // decides.
-        let at_once = at_once.filter(|_| roster.coupled_with(&agent.name) == CoupledAgents::None);
+        let at_once = at_once.filter(|at_once| {
+            roster.coupled_with(&agent.name) == CoupledAgents::None
+                && at_once.here.takes_jobs_of(&agent.name)
+                && !(at_once.leaves)(&agent.name)
+        });
         let fired = match at_once {
-            Some(ImmediateStarter { node, lease, .. }) => {
-                let (node, lease) = ((*node).to_owned(), *lease);
+            Some(ImmediateStarter { node, lease, shared, .. }) => {
+                let (node, lease, shared) = ((*node).to_owned(), *lease, *shared);
                 // A firing by the clock has no work item yet, and no chat.
                 let (max_concurrent, session_key) =
                     (agent.max_concurrent, agent.session_key(None, None, false));
                 let limits = SpendLimits::of(roster, agent, now);
                 let slot = roster.slot(agent);
-                let starter = Starter { node, lease, max_concurrent, session_key, limits, slot };
+                let on_lost = agent.on_lost_lease;
+                let starter =
+                    Starter { node, lease, on_lost, max_concurrent, shared, session_key, limits, slot };
                 store.fire_and_claim(firing, starter, now).await?
             }
             None => store.fire_once(firing, now).await?,

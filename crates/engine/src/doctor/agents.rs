@@ -137,11 +137,17 @@ pub(super) fn image(agent: &Agent) -> Option<String> {
 
 /// Returns true if the agent's program was found, or cannot be looked for on this machine.
 pub(super) fn may_start(agent: &Agent) -> bool {
+    missing_program(agent).is_none()
+}
+
+/// Returns why the directory or the program of the agent cannot be used on this machine. The program of an agent with a
+/// Docker sandbox is in its image, and is not looked for.
+pub(super) fn missing_program(agent: &Agent) -> Option<String> {
     let found = program(agent).and_then(|program| match image(agent) {
         Some(_) => Ok(()),
         None => find_program(agent, &program).map(drop),
     });
-    found.is_ok()
+    found.err().map(|error| error.to_string())
 }
 
 fn program(agent: &Agent) -> Result<String, ProgramError> {

@@ -1,6 +1,7 @@
 //! The checks of `cowhand doctor` that run in the process that starts the agents: whether agents can start, whether
 //! work sources and chat platforms answer, and whether triggers, webhooks, hooks and trust rules can be used.
 
+mod abilities;
 mod agents;
 mod chats;
 mod git;
@@ -32,6 +33,7 @@ use crate::secrets::process::known;
 use crate::state::StateFolder;
 use crate::tls::Certificate;
 use crate::trigger::Registry;
+pub(crate) use abilities::unable;
 use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
 
 /// Time limit for the answer of a work source.

@@ -8,6 +8,7 @@ mod find_item;
 mod hook_names;
 mod jobs;
 mod known;
+mod nodes;
 mod output;
 mod prune;
 mod ready;
@@ -16,6 +17,7 @@ mod say;
 mod schedules;
 mod send_file;
 mod sent_content;
+mod source_inputs;
 mod start_settings;
 mod test_notification;
 mod trigger;
@@ -27,7 +29,7 @@ mod work;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cowhand_core::config::{KeptFleets, ShownConfig};
 use cowhand_core::event::Fact;
@@ -52,15 +54,15 @@ use crate::loaded::Loaded;
 use crate::state::{LockState, StateFolder, StoreMark};
 use crate::tls::Certificate;
 use crate::trigger::Registry as Triggers;
-use cowhand_run::sandbox;
 use cowhand_store::{Store, audit};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_system::memory::return_free_memory;
-use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
+use cowhand_work::{SourceRegistry, WorkSources};
 
 pub use crate::error::{FleetError, Unready, WriteProblem};
 pub use crate::lifecycle::Stop;
+pub use crate::nodes::NodeOptions;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
 pub use deliver::Delivered;
@@ -73,6 +75,7 @@ pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob, prune, remove_job, remove_workspaces};
 pub use say::{Said, SayRequest};
 pub use send_file::FileToSend;
+use source_inputs::SourceInputs;
 use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
 pub use web_chat::{ConversationStart, FirstWebMessage, SentWebMessage};
@@ -91,6 +94,8 @@ pub struct Options {
     pub triggers: Triggers,
     /// If true, the state that herdctl left beside a `herdctl.yaml` is not imported.
     pub fresh: bool,
+    /// Labels and capacity of this node.
+    pub node: NodeOptions,
 }
 
 /// The source of the agents of a fleet.
@@ -179,6 +184,7 @@ impl Options {
             work_sources: SourceRegistry::default(),
             triggers: Triggers::default(),
             fresh: false,
+            node: NodeOptions::default(),
         }
     }
 }
@@ -197,7 +203,7 @@ impl Fleet {
 
     /// Starts a fleet as `start` does. `read` is the config of its root file, if the caller has just read it.
     pub async fn start_with(options: Options, read: Option<FromDisk>) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program, work_sources, triggers, fresh } = options;
+        let Options { agents, state, clock, program, work_sources, triggers, fresh, node } = options;
         // Keepers run in another working directory.
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
@@ -215,10 +221,11 @@ impl Fleet {
                 (None, PathBuf::new(), contents, (Vec::new(), KeptFleets::default()))
             }
         };
-        let source_inputs = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let (registry, capacity) = (Arc::new(work_sources), node.capacity);
+        let source_inputs = SourceInputs { base, clock: clock.clone(), registry, capacity };
         let loaded = source_inputs.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
-        let daemon = Box::pin(Daemon::open(loaded, state, clock, program, triggers, import)).await?;
+        let daemon = Box::pin(Daemon::open(loaded, state, clock, program, triggers, (import, node))).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         webhook_problems::note_webhook_problems(&engine).await?;
@@ -369,7 +376,8 @@ impl Fleet {
     /// the roster does not fire. It keeps its history, because it may be added again.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
-        let roster = check_names(Roster { agents: agents.into(), ..Roster::clone(&self.roster()) })?;
+        let configured = Roster::clone(&self.engine.loaded().configured);
+        let roster = check_names(Roster { agents: agents.into(), ..configured })?;
         let variables = self.engine.loaded().variables.clone();
         self.apply(ConfigContents::of(roster, variables), guard).await.map(drop)
     }
@@ -571,30 +579,6 @@ impl Fleet {
     /// Returns whether the state folder still belongs to this fleet.
     pub fn holds_state_folder(&self) -> bool {
         !self.engine.is_state_folder_lost() && self.engine.home.lock_state() == LockState::Held
-    }
-}
-
-/// The values from which work sources are made; they do not change while the fleet runs.
-#[derive(Debug)]
-struct SourceInputs {
-    base: PathBuf,
-    clock: Clock,
-    registry: Arc<SourceRegistry>,
-}
-
-impl SourceInputs {
-    /// Builds the loaded config with new work sources, because variables and folders may have changed.
-    fn loaded(&self, contents: ConfigContents) -> Loaded {
-        let ConfigContents { roster, variables, shown, files, named } = contents;
-        let writable = sandbox::writable(&roster);
-        let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
-        let setting = setting.writable(writable.clone()).named(roster.name.as_deref());
-        let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
-        let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
-        let mut loaded =
-            Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor };
-        hook_names::mask(&mut loaded);
-        loaded
     }
 }
 

@@ -516,6 +516,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
             "all places of the agent (`max_concurrent`) are taken by jobs that run or wait, or by items that are being \
              claimed"
         }
+        SkipReason::NoNode => "no node of the fleet runs jobs of its agent",
         SkipReason::NotDue => "it was not due",
         SkipReason::Duplicate => "the same work is done or in progress",
         SkipReason::Filtered => "its `filter`, `trust` or `when_command` rejected it",

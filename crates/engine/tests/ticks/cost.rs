@@ -8,11 +8,12 @@ use std::sync::Mutex;
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{Job, Outcome};
+use cowhand_core::plan::PlanningNode;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::uptime::Uptime;
 use cowhand_engine::daemon::tick::{ImmediateStarter, tick, tick_agents};
-use cowhand_store::{StatementCounts, Store};
+use cowhand_store::{SharedLimits, StatementCounts, Store};
 use cowhand_system::clock::Clock;
 use cowhand_testing::on_both;
 use cowhand_testing::postgres::Postgres;
@@ -27,7 +28,7 @@ on_both! {
 /// Fleets with 10 and with 10,000 schedules.
 const AGENTS: [usize; 2] = [1, 1_000];
 /// Statements and rows of the tick that fires a schedule: 3 statements notice changed agents, 5 read a snapshot before the
-/// firing and 5 after it (each with the 10 schedules of the agent), and 18 are the transaction that writes the firing,
+/// firing and 5 after it (each with the 10 schedules of the agent), and 19 are the transaction that writes the firing,
 /// the job, its claim and three events. PostgreSQL also reads its clock 3 times. A few more are allowed, but fewer than
 /// one for each schedule of the agent.
 const FIRING_LIMITS: StatementCounts = StatementCounts { statements: 37, rows: 49 };
@@ -74,7 +75,10 @@ async fn costs(url: &str, agents: usize) -> [StatementCounts; 2] {
     let at_once = ImmediateStarter {
         node: "node",
         lease: SignedDuration::from_secs(30),
+        shared: SharedLimits::default(),
+        here: PlanningNode::default(),
         supervises: &|_| true,
+        leaves: &|_| false,
         begin: &begin,
     };
     let agents: Vec<AgentName> = vec!["due".parse().unwrap()];

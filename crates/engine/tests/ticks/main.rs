@@ -9,12 +9,14 @@ use std::sync::Mutex;
 
 use cowhand_core::budget::SpendLimits;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
+use cowhand_core::lease::OnLostLease;
+use cowhand_core::plan::PlanningNode;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::uptime::Uptime;
 use cowhand_engine::daemon::tick::{ImmediateStarter, Tick, tick};
 use cowhand_engine::schedule_view::{schedules_of, why_of};
-use cowhand_store::{Claim, LedgerRow, Starter, Store};
+use cowhand_store::{Claim, LedgerRow, SharedLimits, Starter, Store};
 use cowhand_system::clock::Clock;
 use cowhand_testing::on_both;
 use cowhand_testing::postgres::Postgres;
@@ -128,7 +130,15 @@ impl Story {
         let started = Mutex::new(Vec::new());
         let begin = |job, epoch| started.lock().unwrap().push((job, epoch));
         let lease = self.lease;
-        let at_once = ImmediateStarter { node: "node", lease, supervises: &|_| false, begin: &begin };
+        let at_once = ImmediateStarter {
+            node: "node",
+            lease,
+            shared: SharedLimits::default(),
+            here: PlanningNode::default(),
+            supervises: &|_| false,
+            leaves: &|_| false,
+            begin: &begin,
+        };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(&at_once)).await.unwrap();
         let wake_at = tick.wake_at();
         let mut started = started.into_inner().unwrap();
@@ -527,7 +537,9 @@ async fn a_lost_fallback_counts_its_whole_reservation(database: &str) {
         let starter = Starter {
             node: "node".into(),
             lease: SignedDuration::from_mins(1),
+            on_lost: OnLostLease::Pause,
             max_concurrent: 1,
+            shared: SharedLimits::default(),
             session_key: None,
             limits: SpendLimits::of(&story.roster, &story.roster.agents[0], story.now),
             slot: Some(story.roster.slot_at(provider)),

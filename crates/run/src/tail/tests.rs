@@ -80,6 +80,7 @@ fn exited(code: i32) -> Ending {
         stopped: None,
         leftovers: 0,
         full_disk: None,
+        lease_loss: None,
     }
 }
 

@@ -71,11 +71,15 @@ impl<'c> Tx<'c> {
         Moment { wall: now, boot: self.call_time.and_then(|time| time.boot) }
     }
 
+    /// Returns whether several nodes may use the database.
+    pub(crate) const fn is_shared(&self) -> bool {
+        matches!(self.connection, Connection::Postgres(_))
+    }
+
     /// Returns the time for leases. On PostgreSQL this is the time of the database, because nodes that share a database
     /// have no other clock in common. On SQLite, or if the store has no clock, it is the moment of `now`.
     pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
-        let uses_database_clock =
-            matches!(self.connection, Connection::Postgres(_)) && self.call_time.is_some();
+        let uses_database_clock = self.is_shared() && self.call_time.is_some();
         if !uses_database_clock {
             return Ok(self.moment(now));
         }
@@ -85,6 +89,10 @@ impl<'c> Tx<'c> {
 
     pub(crate) fn record(&mut self, event: NewEvent) {
         self.events.push(event);
+    }
+
+    pub(crate) const fn is_postgres(&self) -> bool {
+        matches!(self.connection, Connection::Postgres(_))
     }
 
     /// Executes a statement and returns the number of changed rows.

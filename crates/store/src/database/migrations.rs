@@ -67,6 +67,8 @@ macro_rules! migrations {
             46 "0046_" "provider_windows",
             47 "0047_" "web_chat",
             48 "0048_" "refused_answers",
+            49 "0049_" "lease_rules",
+            53 "0053_" "nodes",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

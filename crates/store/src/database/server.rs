@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use cowhand_core::store_address::check_store_address;
@@ -30,6 +31,26 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// announces the node, and one asks why the server refuses more connections. If several requests wait longer than
 /// [`REASON_CHECK_AFTER`], each of them opens one more for a moment. `refusal.rs` and `docs/config.md` state the sum.
 const MAX_CONNECTIONS: u32 = 16;
+
+/// Default number of idle connections of a node, with the connection that announces the node.
+const MAX_IDLE_CONNECTIONS: u32 = 6;
+/// Variable of the environment that replaces [`MAX_IDLE_CONNECTIONS`].
+const IDLE_CONNECTIONS_VARIABLE: &str = "COWHAND_IDLE_CONNECTIONS";
+
+/// Returns how many connections of the pool may stay open while they are not used. A value of the environment that is
+/// not a number counts as not set.
+fn idle_in_pool(value: Option<&str>) -> u32 {
+    let all = value.and_then(|text| text.trim().parse().ok()).unwrap_or(MAX_IDLE_CONNECTIONS);
+    // One connection outside the pool announces the node.
+    all.saturating_sub(1)
+}
+
+/// Returns [`idle_in_pool`] for the environment of this process, which does not change.
+fn max_idle_in_pool() -> usize {
+    static IDLE: LazyLock<u32> =
+        LazyLock::new(|| idle_in_pool(std::env::var(IDLE_CONNECTIONS_VARIABLE).ok().as_deref()));
+    *IDLE as usize
+}
 
 /// Reads the address of a server.
 pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
@@ -59,6 +80,7 @@ pub(super) fn pool(options: PgConnectOptions) -> PgPool {
 /// A connection of the pool for one call. It is returned to the pool after the call, unless the server is out of reach.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
+    pool: PgPool,
     connection: Option<PoolConnection<Postgres>>,
     is_unreachable: bool,
     /// True while the server begins a transaction. If the caller is dropped in that time, sqlx does not know that the
@@ -76,7 +98,8 @@ impl ServerConnection {
             error = reason_of_refusal(&options) => Err(error),
         };
         let connection = acquired.map_err(StoreError::connection)?;
-        Ok(Self { connection: Some(connection), is_unreachable: false, is_beginning: false })
+        let pool = pool.clone();
+        Ok(Self { pool, connection: Some(connection), is_unreachable: false, is_beginning: false })
     }
 
     /// Begins a transaction with `statement`; `None` means `begin`.
@@ -111,6 +134,10 @@ impl Drop for ServerConnection {
         let Some(mut connection) = self.connection.take() else { return };
         match Handle::try_current() {
             Ok(runtime) if !self.is_unreachable && !self.is_beginning => {
+                if self.pool.num_idle() >= max_idle_in_pool() {
+                    runtime.spawn(async move { drop(timeout(CLOSE_TIMEOUT, connection.close()).await) });
+                    return;
+                }
                 // A statement of the call may still have no answer, for example because the caller was dropped. The
                 // pool waits for that answer without a limit, so the connection is closed after a timeout.
                 let returned = connection.return_to_pool();

@@ -47,6 +47,7 @@ async fn the_history_lists_attempts_in_order(db: TestDb) {
         outcome: Some(lost),
         usage: None,
         report: None,
+        superseded: None,
     };
     let second = PastAttempt {
         number: 3,
@@ -57,6 +58,7 @@ async fn the_history_lists_attempts_in_order(db: TestDb) {
         outcome: None,
         usage: None,
         report: None,
+        superseded: None,
     };
     assert_eq!(history.attempts, [first.clone(), second.clone()]);
     assert_eq!(history.job.status(), JobStatus::Running);

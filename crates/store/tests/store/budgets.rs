@@ -9,6 +9,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Provider};
 use cowhand_core::roster::{Agent, Roster};
@@ -52,7 +53,9 @@ fn starter(limits: SpendLimits) -> Starter {
     Starter {
         node: "node".into(),
         lease: LEASE,
+        on_lost: OnLostLease::Pause,
         max_concurrent: 1_000,
+        shared: cowhand_store::SharedLimits::default(),
         session_key: None,
         limits: Some(limits),
         slot: None,
@@ -484,7 +487,9 @@ async fn a_job_counts_as_empty_only_if_no_attempt_acted(db: TestDb) {
             let starter = Starter {
                 node: "node".into(),
                 lease: LEASE,
+                on_lost: OnLostLease::Pause,
                 max_concurrent: 9,
+                shared: cowhand_store::SharedLimits::default(),
                 session_key: None,
                 limits: None,
                 slot: Some(slot()),

@@ -5,6 +5,7 @@ use cowhand_core::budget::{Budget, BudgetOwner, Period, PersonBudget, SpendLimit
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::policy::Retry;
 use cowhand_store::{Claim, CountedMessage, Fired, LimitReached, MessageLimits, Starter, UsageRecorded};
 use jiff::SignedDuration;
@@ -86,7 +87,9 @@ async fn the_jobs_of_a_person_share_a_daily_budget(db: TestDb) {
         let starter = Starter {
             node: "n".into(),
             lease: SignedDuration::from_hours(1),
+            on_lost: OnLostLease::Pause,
             max_concurrent: 9,
+            shared: cowhand_store::SharedLimits::default(),
             session_key: None,
             limits: Some(ten_dollars()),
             slot: None,

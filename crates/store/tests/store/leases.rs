@@ -1,12 +1,15 @@
 //! Leases: renewal, requeuing and expiry.
 
+use cowhand_core::attempt::Superseded;
 use cowhand_core::event::Fact;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{Job, JobState, JobStatus, JobUsage, MAX_REQUEUES, NotBegun};
-use cowhand_core::plan::{Action, plan};
+use cowhand_core::lease::OnLostLease;
+use cowhand_core::plan::{Action, LiveState, plan};
 use cowhand_core::policy::Retry;
-use cowhand_store::{Fired, RequeueOutcome, Settled, Starter, Store};
+use cowhand_core::roster::Roster;
+use cowhand_store::{Claim, Fired, RequeueOutcome, Settled, Starter, Store};
 use jiff::SignedDuration;
 
 use crate::conformance::{claim, completed, event_types, fire};
@@ -19,6 +22,9 @@ on_both! {
     an_attempt_that_never_began_is_requeued,
     a_job_is_requeued_at_most_so_often_for_one_reason,
     a_settled_attempt_gets_no_location,
+    an_expired_lease_is_settled_after_one_lease_of_contact,
+    a_lease_whose_agent_continues_is_settled_only_after_a_cancellation,
+    the_end_of_a_superseded_attempt_is_stored_once,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -30,7 +36,9 @@ async fn fire_and_claim(store: &Store, schedule: ScheduleId, second: i64, max_co
     let starter = Starter {
         node: "node-a".into(),
         lease: MINUTE,
+        on_lost: OnLostLease::Pause,
         max_concurrent,
+        shared: cowhand_store::SharedLimits::default(),
         session_key: None,
         limits: None,
         slot: None,
@@ -165,4 +173,108 @@ async fn a_settled_attempt_gets_no_location(db: TestDb) {
     let lapsed = store.settle_expired(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
     assert!(matches!(lapsed.unwrap(), Settled::Done(_)));
     assert!(!set().await, "another node has settled it");
+}
+
+/// Claims a job on `node-a` at second 0.
+async fn claimed(store: &Store, on_lost: OnLostLease) -> (Job, i64) {
+    let job = store.add_job(hand_job(), at(0)).await.unwrap();
+    let starter = Starter {
+        node: "node-a".into(),
+        lease: MINUTE,
+        on_lost,
+        max_concurrent: 9,
+        session_key: None,
+        limits: None,
+        slot: None,
+    };
+    let claim = store.claim_with_limits(job.id().clone(), starter, at(0)).await.unwrap();
+    let Claim::Claimed { job, epoch } = claim else { panic!("{claim:?}") };
+    (job, epoch)
+}
+
+async fn expire(store: &Store, job: &Job, epoch: i64, second: i64) -> bool {
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    let settled = store.settle_expired(job.id().clone(), epoch, false, retry, at(second)).await.unwrap();
+    // The planner has to wait exactly as long as the verb.
+    let snapshot = store.snapshot_of(&Roster::default(), at(second)).await.unwrap();
+    let waits = snapshot.jobs.iter().any(|live| {
+        matches!(live.state, LiveState::Running { lease_until, .. } if live.id == *job.id() && lease_until > at(second))
+    });
+    assert_eq!(waits, settled == Settled::Fenced, "{second}");
+    settled != Settled::Fenced
+}
+
+async fn an_expired_lease_is_settled_after_one_lease_of_contact(db: TestDb) {
+    let store = db.open().await;
+    let is_shared = db.url.starts_with("postgres");
+    let contact = async |second| store.renew("node-b".into(), Vec::new(), MINUTE, at(second)).await.unwrap();
+    store.join("node-b".into(), at(0)).await.unwrap();
+    let (job, epoch) = claimed(&store, OnLostLease::Pause).await;
+    contact(0).await;
+    contact(20).await;
+    if !is_shared {
+        assert!(!expire(&store, &job, epoch, 59).await);
+        assert!(expire(&store, &job, epoch, 60).await, "there is no other node");
+        return;
+    }
+    // The database is away from second 21 to second 300.
+    assert!(!expire(&store, &job, epoch, 300).await, "no node had time to renew");
+    contact(301).await;
+    assert!(!expire(&store, &job, epoch, 302).await);
+    contact(325).await;
+    contact(350).await;
+    assert!(!expire(&store, &job, epoch, 360).await);
+    let overdue = store.overdue_leases(at(355)).await.unwrap();
+    assert_eq!((overdue[0].expired_at, overdue[0].settled_from), (at(60), Some(at(361))), "{overdue:?}");
+    assert!(expire(&store, &job, epoch, 361).await);
+    assert!(store.overdue_leases(at(361)).await.unwrap().is_empty());
+}
+
+async fn a_lease_whose_agent_continues_is_settled_only_after_a_cancellation(db: TestDb) {
+    let store = db.open().await;
+    if !db.url.starts_with("postgres") {
+        return;
+    }
+    store.join("node-b".into(), at(0)).await.unwrap();
+    let (job, epoch) = claimed(&store, OnLostLease::Continue).await;
+    for second in (0..=2_000).step_by(20) {
+        store.renew("node-b".into(), Vec::new(), MINUTE, at(second)).await.unwrap();
+    }
+    assert!(!expire(&store, &job, epoch, 2_000).await);
+    let held = store.adopt("node-a".into(), MINUTE, at(2_001)).await.unwrap();
+    assert_eq!(held[0].on_lost, OnLostLease::Continue);
+    store.cancel(job.id().clone(), at(2_010)).await.unwrap();
+    for second in (2_010..=2_100).step_by(20) {
+        store.renew("node-b".into(), Vec::new(), MINUTE, at(second)).await.unwrap();
+    }
+    assert!(expire(&store, &job, epoch, 2_100).await);
+}
+
+async fn the_end_of_a_superseded_attempt_is_stored_once(db: TestDb) {
+    let store = db.open().await;
+    let (job, epoch) = claimed(&store, OnLostLease::Pause).await;
+    let (id, node) = (job.id().clone(), || "node-a".to_owned());
+    let usage = |cost| JobUsage { total_cost_usd: Some(cost), ..JobUsage::default() };
+    store.record_usage(id.clone(), epoch, usage(1.0), None).await.unwrap();
+    let superseded = || Superseded { outcome: Some(completed()), usage: Some(usage(3.0)) };
+    let record =
+        async |node| store.record_superseded(id.clone(), 1, node, superseded(), at(200)).await.unwrap();
+    record(node()).await;
+    assert!(!store.is_superseded(id.clone(), 1, node()).await.unwrap(), "it still runs");
+    assert!(expire(&store, &job, epoch, 100).await);
+    assert!(store.is_superseded(id.clone(), 1, node()).await.unwrap());
+    record("node-b".to_owned()).await;
+    assert!(store.is_superseded(id.clone(), 1, node()).await.unwrap(), "it was another node's attempt");
+    // Late writes of the attempt are refused.
+    let late = store.settle(id.clone(), epoch, completed(), Retry::default(), at(150)).await.unwrap();
+    assert_eq!(late, Settled::Fenced);
+    record(node()).await;
+    record(node()).await;
+    let types = event_types(&store).await;
+    assert_eq!(types.iter().filter(|name| **name == "job:superseded").count(), 1, "{types:?}");
+    let job = store.job(id.clone()).await.unwrap().unwrap();
+    assert_eq!(job.usage().unwrap().total_cost_usd, Some(3.0), "the rest is added once");
+    let history = store.history(id).await.unwrap().unwrap();
+    assert_eq!(history.attempts[0].superseded, Some(superseded()));
+    assert!(matches!(job.state(), JobState::Pending { .. }));
 }

@@ -4,11 +4,12 @@ use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::Breaker;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobState, Outcome};
 use cowhand_core::moment::Moment;
+use cowhand_core::node::{FleetNode, NodeLimits, NodeReport};
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::ScheduleState;
-use cowhand_store::{Claim, NodeJoined, Settled, Store};
+use cowhand_store::{Claim, DrainChange, Forgotten, NodeJoined, Settled, Store};
 use cowhand_system::clock::Clock;
 use jiff::SignedDuration;
 
@@ -21,6 +22,9 @@ on_both! {
     a_lease_does_not_depend_on_the_wall_clock,
     a_clock_step_back_does_not_lengthen_waits,
     waits_count_from_the_end_of_an_attempt,
+    nodes_are_listed_with_their_reports,
+    a_drain_outlives_a_restart,
+    only_a_node_without_daemon_and_leases_is_forgotten,
 }
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -181,4 +185,92 @@ async fn only_one_connection_announces_a_node() {
     while !second.is_held() {
         assert!(second.is_connected().await);
     }
+}
+
+fn named(nodes: &[FleetNode], name: &str) -> FleetNode {
+    nodes.iter().find(|node| node.name == name).unwrap().clone()
+}
+
+async fn nodes_are_listed_with_their_reports(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
+    assert!(store.nodes().await.unwrap().is_empty());
+    store.join("node-a".into(), clock.now()).await.unwrap();
+    let unreported = store.nodes().await.unwrap();
+    assert_eq!((unreported.len(), &unreported[0].report), (1, &NodeReport::default()));
+    let report = NodeReport {
+        version: "1.2.3".into(),
+        labels: vec!["gpu=a100".parse().unwrap()],
+        capacity: Some(3),
+        processors: 8,
+        config: Some("abc".into()),
+        unable: [("coder".parse().unwrap(), "no directory".to_owned())].into_iter().collect(),
+    };
+    let limits = NodeLimits { fleet: Some(4), agents: [("coder".parse().unwrap(), 2)].into_iter().collect() };
+    store.report_node("node-a".into(), report.clone(), limits.clone(), clock.now()).await.unwrap();
+    clock.set(at(60));
+    store.join("node-b".into(), clock.now()).await.unwrap();
+    let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
+    let claim = store.claim(job, 9, "node-a".into(), HOUR, clock.now()).await.unwrap();
+    assert!(matches!(claim, Claim::Claimed { .. }));
+    let nodes = store.nodes().await.unwrap();
+    let node = named(&nodes, "node-a");
+    assert_eq!((&node.report, node.running, node.shares_store), (&report, 1, store.is_shared()));
+    assert!(node.lease_until.is_some());
+    assert_eq!((node.drained_at, named(&nodes, "node-b").running), (None, 0));
+    // A daemon on PostgreSQL announces itself; on SQLite the last started daemon is the only one.
+    assert_eq!(named(&nodes, "node-b").is_running, !store.is_shared());
+    let presence = store.announce_node("node-a").await.unwrap();
+    assert_eq!(named(&store.nodes().await.unwrap(), "node-a").is_running, store.is_shared());
+    drop(presence);
+    assert_eq!(store.limits_of_nodes(&["node-a".into(), "node-b".into()]).await.unwrap(), [limits]);
+    let seen = named(&store.nodes().await.unwrap(), "node-a").seen_at;
+    let events = store.last_event().await.unwrap();
+    clock.set(at(90));
+    store.node_seen("node-a".into(), clock.now()).await.unwrap();
+    assert!(named(&store.nodes().await.unwrap(), "node-a").seen_at > seen);
+    assert_eq!(store.last_event().await.unwrap(), events, "no event");
+}
+
+async fn a_drain_outlives_a_restart(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
+    let drain = async || store.drain("node-a".into(), clock.now()).await.unwrap();
+    assert_eq!(drain().await, DrainChange::NoNode);
+    store.join("node-a".into(), clock.now()).await.unwrap();
+    assert_eq!((drain().await, drain().await), (DrainChange::Changed, DrainChange::Unchanged));
+    store.join("node-a".into(), clock.now()).await.unwrap();
+    assert!(store.nodes().await.unwrap()[0].drained_at.is_some());
+    let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
+    let claim = async || store.claim(job.clone(), 9, "node-a".into(), HOUR, clock.now()).await.unwrap();
+    assert_eq!(claim().await, Claim::Drained);
+    let undrain = async || store.undrain("node-a".into(), clock.now()).await.unwrap();
+    assert_eq!((undrain().await, undrain().await), (DrainChange::Changed, DrainChange::Unchanged));
+    assert!(matches!(claim().await, Claim::Claimed { .. }));
+    let types = event_types(&store).await;
+    assert_eq!(types, ["node:drained", "job:created", "node:undrained", "job:started"]);
+}
+
+async fn only_a_node_without_daemon_and_leases_is_forgotten(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
+    let forget = async || store.forget_node("node-a".into(), clock.now()).await.unwrap();
+    assert_eq!(forget().await, Forgotten::NoNode);
+    store.join("node-a".into(), clock.now()).await.unwrap();
+    if store.is_shared() {
+        let presence = store.announce_node("node-a").await.unwrap();
+        assert_eq!(forget().await, Forgotten::StillRuns);
+        drop(presence);
+        while store.is_node_running("node-a".into()).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    }
+    let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
+    let Claim::Claimed { epoch, .. } =
+        store.claim(job.clone(), 9, "node-a".into(), HOUR, clock.now()).await.unwrap()
+    else {
+        panic!("there is a place")
+    };
+    assert_eq!(forget().await, Forgotten::HasLeases(1));
+    let outcome = Outcome::Completed { summary: None };
+    store.settle(job, epoch, outcome, Retry::default(), clock.now()).await.unwrap();
+    assert_eq!((forget().await, forget().await), (Forgotten::Done, Forgotten::NoNode));
+    assert!(store.nodes().await.unwrap().is_empty());
 }

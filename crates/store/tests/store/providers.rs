@@ -6,6 +6,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::percent::Percent;
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Provider, UsageWindow, WindowUsage};
@@ -35,7 +36,16 @@ fn slot(limits: Provider) -> LimitedProvider {
 
 fn starter(limits: Provider) -> Starter {
     let (node, lease) = ("node".to_owned(), SignedDuration::from_mins(1));
-    Starter { node, lease, max_concurrent: 9, session_key: None, limits: None, slot: Some(slot(limits)) }
+    Starter {
+        node,
+        lease,
+        on_lost: OnLostLease::Pause,
+        max_concurrent: 9,
+        shared: cowhand_store::SharedLimits::default(),
+        session_key: None,
+        limits: None,
+        slot: Some(slot(limits)),
+    }
 }
 
 async fn job_of(store: &Store, agent: &str) -> JobId {

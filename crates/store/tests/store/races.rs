@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::job::Outcome;
+use cowhand_core::plan::PlaceCount;
 use cowhand_core::policy::Retry;
-use cowhand_store::{Claim, Fired, Settled};
+use cowhand_store::{Claim, DrainChange, Fired, Settled, SharedLimits, Starter};
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
@@ -15,6 +16,8 @@ on_both! {
     sixteen_fire_the_same_key,
     sixteen_claim_the_same_jobs,
     sixteen_claimers_never_exceed_the_capacity,
+    nodes_never_exceed_the_places_of_the_fleet_and_their_own,
+    no_job_starts_after_a_drain,
     a_lease_is_taken_up_again_or_lost_but_not_both,
     renewing_from_many_places_never_blocks,
     fleets_are_loaded_in_any_order,
@@ -103,6 +106,82 @@ async fn sixteen_claimers_never_exceed_the_capacity(db: TestDb) {
             assert!(matches!(settled, Settled::Done(_)));
         }
     }
+}
+
+/// Returns the starter of a node without other limits than these.
+fn starter(node: &str, shared: SharedLimits) -> Starter {
+    let (node, lease, max_concurrent) = (node.to_owned(), LEASE, 1_000);
+    Starter { node, lease, max_concurrent, shared, session_key: None, limits: None, slot: None }
+}
+
+/// Three nodes with 2 places each claim jobs of a fleet with 5 places.
+async fn nodes_never_exceed_the_places_of_the_fleet_and_their_own(db: TestDb) {
+    let store = db.open().await;
+    let names = ["node-0", "node-1", "node-2"];
+    for name in names {
+        store.join(name.into(), at(0)).await.unwrap();
+    }
+    let mut jobs = Vec::new();
+    for _ in 0..20 {
+        jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
+    }
+    let limits = SharedLimits { fleet: Some(5), node: Some(2) };
+    while !jobs.is_empty() {
+        let mut tasks = JoinSet::new();
+        for (number, id) in jobs.clone().into_iter().enumerate() {
+            let (store, name) = (store.clone(), names[number % names.len()]);
+            tasks.spawn(async move {
+                (name, store.claim_with_limits(id, starter(name, limits), at(1)).await.unwrap())
+            });
+        }
+        let claims = tasks.join_all().await;
+        let running: Vec<_> = claims
+            .into_iter()
+            .filter_map(|(name, claim)| match claim {
+                Claim::Claimed { job, epoch } => Some((name, job.id().clone(), epoch)),
+                refused => {
+                    assert_eq!(refused, Claim::AtCapacity);
+                    None
+                }
+            })
+            .collect();
+        let on = |name: &str| running.iter().filter(|(node, ..)| *node == name).count();
+        assert_eq!(running.len(), names.map(on).iter().sum::<usize>());
+        assert!(names.iter().all(|name| on(name) <= 2) && running.len() <= 5, "{running:?}");
+        assert!(!running.is_empty());
+        let places = store.shared_places("node-0", limits).await.unwrap();
+        let taken = |places: Option<PlaceCount>| places.map(|places| places.taken as usize);
+        assert_eq!((taken(places.fleet), taken(places.node)), (Some(running.len()), Some(on("node-0"))));
+        for (_, id, epoch) in running {
+            jobs.retain(|job| *job != id);
+            let outcome = Outcome::Completed { summary: None };
+            store.settle(id, epoch, outcome, Retry::default(), at(2)).await.unwrap();
+        }
+    }
+}
+
+/// When `drain` returns, the number of running jobs of the node no longer grows.
+async fn no_job_starts_after_a_drain(db: TestDb) {
+    let store = db.open().await;
+    store.join("node-a".into(), at(0)).await.unwrap();
+    let mut jobs = Vec::new();
+    for _ in 0..TASKS {
+        jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
+    }
+    let mut tasks = JoinSet::new();
+    for id in jobs {
+        let store = store.clone();
+        let starter = starter("node-a", SharedLimits::default());
+        tasks.spawn(async move { store.claim_with_limits(id, starter, at(1)).await.unwrap() });
+    }
+    let running = || async { store.running_of_nodes().await.unwrap().get("node-a").copied().unwrap_or(0) };
+    assert_eq!(store.drain("node-a".into(), at(1)).await.unwrap(), DrainChange::Changed);
+    let after_drain = running().await;
+    let claims = tasks.join_all().await;
+    assert_eq!(running().await, after_drain);
+    let claimed = claims.iter().filter(|claim| matches!(claim, Claim::Claimed { .. })).count();
+    let drained = claims.iter().filter(|claim| **claim == Claim::Drained).count();
+    assert_eq!((claimed + drained, claimed), (TASKS, after_drain as usize));
 }
 
 async fn a_lease_is_taken_up_again_or_lost_but_not_both(db: TestDb) {

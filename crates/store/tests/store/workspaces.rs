@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::chat::ChatPlatform;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, OriginMessage, Outcome};
+use cowhand_core::lease::OnLostLease;
 use cowhand_core::policy::Retry;
 use cowhand_core::session::SessionPolicy;
 use cowhand_core::workspace::{IsolationKind, Workspace};
@@ -39,8 +40,16 @@ fn workspace(job: &JobId, path: &str) -> Workspace {
 
 async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> Claim {
     let session_key = key.map(str::to_owned);
-    let starter =
-        Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, limits: None, slot: None };
+    let starter = Starter {
+        node: "n".into(),
+        lease: MINUTE,
+        on_lost: OnLostLease::Pause,
+        max_concurrent: 9,
+        shared: cowhand_store::SharedLimits::default(),
+        session_key,
+        limits: None,
+        slot: None,
+    };
     store.claim_with_limits(job.id().clone(), starter, now).await.unwrap()
 }
 

@@ -14,6 +14,8 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
+use super::leases::LostLease;
+use super::nodes::{self, NodeStateView, NodeView};
 use super::quotas::QuotaView;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
@@ -49,6 +51,9 @@ pub struct StatusView {
     /// Providers that currently take no jobs.
     #[serde(default)]
     pub parked: Vec<Parked>,
+    /// Running jobs whose nodes have not renewed their leases in time.
+    #[serde(default)]
+    pub lost_leases: Vec<LostLease>,
     /// Providers with a reserve, or with usage windows that the programs of their agents have reported.
     #[serde(default)]
     pub quotas: Vec<QuotaView>,
@@ -107,6 +112,12 @@ pub struct DaemonView {
     /// Reason why the store cannot be written, with the remedy; absent if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<String>,
+    /// Time since which this node takes no new jobs; absent if it takes jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained_at: Option<Timestamp>,
+    /// Running nodes whose config differs from that of this node; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_configs: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
@@ -135,10 +146,13 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         Err(_) => Vec::new(),
     };
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
+    let daemon = with_nodes(&api, daemon).await?;
     let node = api.state.known_node();
     let chat_bots = chat_bots(&api.store, &api.roster(), !daemon.running, node.as_deref(), now).await?;
+    let lost_leases = api.lost_leases().await?;
     Ok(Json(StatusView {
         daemon,
+        lost_leases,
         agents,
         running,
         unsettled,
@@ -215,5 +229,18 @@ fn view(api: &Api) -> DaemonView {
         store_changed: daemon.store_changed(),
         certificate_problem: daemon.certificate_problem(),
         store_problem: None,
+        drained_at: None,
+        other_configs: Vec::new(),
     }
+}
+
+/// Adds what the store knows about the nodes.
+async fn with_nodes(api: &Api, daemon: DaemonView) -> Result<DaemonView, ApiProblem> {
+    if !daemon.running {
+        return Ok(daemon);
+    }
+    let nodes = nodes::views(api).await?;
+    let is_drained = |node: &&NodeView| node.is_this && node.state != NodeStateView::Ready;
+    let drained_at = nodes.iter().find(is_drained).and_then(|node| node.since);
+    Ok(DaemonView { drained_at, other_configs: nodes::differing(&nodes), ..daemon })
 }

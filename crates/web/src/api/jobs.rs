@@ -10,7 +10,7 @@ use cowhand_core::event::{Event, Fact};
 use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
-use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
+use cowhand_core::job::{ExitReason, Job, JobRecord, JobStatus, JobUsage, Outcome, TriggerType};
 use cowhand_core::report::Report;
 use cowhand_core::steering::SteeringMessage;
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::extract::{Count, JsonBody, Params, Switch, parse_name};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
+use super::leases::LostLease;
 use super::output_place::{AttemptElsewhere, OutputPlace, elsewhere_sentence};
 use super::prune::removed_problem;
 use super::{Api, ApiProblem, Code, Page, WorkspaceView, waits};
@@ -191,6 +192,9 @@ pub struct JobView {
     /// Node of the last attempt; absent before the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Set if the node of the running attempt has not renewed the lease of the job in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_lease: Option<LostLease>,
     /// Attempts whose output is on other nodes and not on the node that answers; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_elsewhere: Vec<AttemptElsewhere>,
@@ -255,6 +259,17 @@ pub struct AttemptView {
     /// Report of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
+    /// Set if another node settled the attempt as lost, and the node of the attempt has found out how it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded: Option<SupersededAttempt>,
+}
+
+/// How an attempt ended that another node had settled as lost. The end has no effect on the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SupersededAttempt {
+    /// Absent if cowhand ended the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_reason: Option<ExitReason>,
 }
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {
@@ -283,6 +298,10 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let OutputPlace { node, elsewhere: output_elsewhere, here: output_here } =
         api.output_place(job.id()).await?;
     let running = Some(job.id().clone()).filter(|_| job.status() == JobStatus::Running);
+    let lost_lease = match &running {
+        Some(running) => api.lost_leases().await?.into_iter().find(|lease| lease.job == *running),
+        None => None,
+    };
     let attempt = api.unsettled(running.into_iter().collect()).await.into_values().next();
     let (unsettled, never_began) = (attempt.is_some(), attempt == Some(UnsettledAttempt::NeverBegan));
     let job = job.into();
@@ -306,6 +325,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         source_report,
         cancellation,
         node,
+        lost_lease,
         output_elsewhere,
         output_here,
         unsettled,
@@ -325,8 +345,10 @@ pub(super) async fn attempts(
 
 impl From<PastAttempt> for AttemptView {
     fn from(attempt: PastAttempt) -> Self {
-        let PastAttempt { number, node, started_at, ended_at, usage, report, .. } = attempt;
-        Self { number, node, started_at, ended_at, usage, report }
+        let PastAttempt { number, node, started_at, ended_at, usage, report, superseded, .. } = attempt;
+        let superseded = superseded
+            .map(|end| SupersededAttempt { exit_reason: end.outcome.as_ref().map(Outcome::exit_reason) });
+        Self { number, node, started_at, ended_at, usage, report, superseded }
     }
 }
 

@@ -378,7 +378,7 @@ fn fleet_routes() -> Vec<Route> {
             .answers::<ProviderView>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/nodes", nodes::list)
-            .about("Lists the nodes of the store: this node, and the nodes that run jobs.")
+            .about("Lists the nodes that use the store, or have used it.")
             .answers::<Page<NodeView>>(),
         Route::get("/api/v1/notifications", notifications::list)
             .about("Lists notifications about incidents, the newest first.")
@@ -393,6 +393,18 @@ fn fleet_routes() -> Vec<Route> {
             .about("Returns one notification.")
             .answers::<NotificationView>()
             .refuses(&[NotFound]),
+        Route::post("/api/v1/nodes/{node}/drain", nodes::drain)
+            .about("Lets a node take no new jobs. Its running jobs continue.")
+            .answers::<NodeView>()
+            .refuses(&[NotFound]),
+        Route::post("/api/v1/nodes/{node}/undrain", nodes::undrain)
+            .about("Lets a drained node take jobs again.")
+            .answers::<NodeView>()
+            .refuses(&[NotFound]),
+        Route::post("/api/v1/nodes/{node}/forget", nodes::forget)
+            .about("Removes a node that no longer runs from the list of nodes.")
+            .answers::<NodeView>()
+            .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/config", config::config)
             .about("Returns the config as it runs: resolved, merged, secrets masked.")
             .answers::<serde_json::Value>()

@@ -6,9 +6,10 @@ use axum::{Extension, Json};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{ExitReason, JobStatus, OriginMessage};
+use cowhand_core::node::no_node_for;
 use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
 use cowhand_core::roster::Roster;
-use cowhand_core::schedule::{ScheduleRecord, SkipReason};
+use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -167,6 +168,16 @@ async fn firing_views(
     let prepared_by = configured.and_then(|(agent, schedule)| prepared_by(agent, schedule));
     let view = |row| FiringView::of(row, record, prepared_by.as_deref(), has_daemon);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
+    let is_preparing = |view: &FiringView| view.outcome == FiringOutcome::Preparing.as_str();
+    if has_daemon
+        && views.iter().any(is_preparing)
+        && let Some((agent, _)) = configured
+        && let Some(why) = no_node_for(agent, &api.store.nodes().await?)
+    {
+        for view in views.iter_mut().filter(|view| is_preparing(view)) {
+            view.why.clone_from(&why);
+        }
+    }
     let running = views.iter().flat_map(|view| &view.jobs).filter(|job| job.status == JobStatus::Running);
     let unsettled = api.unsettled(running.map(|job| job.id.clone()).collect()).await;
     for job in views.iter_mut().flat_map(|view| &mut view.jobs) {

@@ -5,6 +5,7 @@ pub(super) mod budget;
 pub(super) mod calendar;
 pub(super) mod chat;
 pub(super) mod hooks;
+pub(super) mod lease;
 pub(super) mod notify;
 pub(super) mod provider;
 pub(super) mod runtime;

@@ -51,7 +51,7 @@ impl UnusedSettings {
 pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["permission_mode", "followups", "fleet_tools"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
-    let unused = &mut loader.unused;
+    let (is_alone, unused) = (loader.store.is_none(), &mut loader.unused);
     if let Some(budget) = draft.node.get("budget") {
         check_budget(unused, budget, &agent.budget, &draft.key_of("budget"));
     }
@@ -62,6 +62,10 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     if let Some(written) = draft.node.entry("tools").filter(|_| agent.tools.available.is_none()) {
         let message = "`tools: []` allows all tools, as if the key were not set; list the tools to allow, or forbid tools with `denied_tools`";
         unused.record(written.key_at, message, draft.key_of("tools"), true);
+    }
+    if let Some(written) = draft.node.entry("on_lost_lease") {
+        let message = "`on_lost_lease` has no effect without `store`, because only one node uses the file in the state folder";
+        unused.record(written.key_at, message, draft.key_of("on_lost_lease"), is_alone);
     }
     check_work_source(unused, draft, agent);
     check_followups(unused, draft, agent);

@@ -109,7 +109,7 @@ fn same_label(one: &str, other: &str) -> bool {
 }
 
 /// Keys that neither state when the agent runs nor give it instructions.
-const DESCRIPTIVE_KEYS: [&str; 16] = [
+const DESCRIPTIVE_KEYS: [&str; 17] = [
     "name",
     "description",
     "working_directory",
@@ -118,6 +118,7 @@ const DESCRIPTIVE_KEYS: [&str; 16] = [
     "repo",
     "identity",
     "instances",
+    "runs_on",
     "work_source",
     "hooks",
     "metadata_file",

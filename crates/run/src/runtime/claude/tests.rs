@@ -18,7 +18,15 @@ fn finish(lines: &[&str], status: ExitStatus, stopped: Option<Termination>) -> F
         reader.read(line);
     }
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
-    reader.finish(&Ending { at, boot: None, status, stopped, leftovers: 0, full_disk: None })
+    reader.finish(&Ending {
+        at,
+        boot: None,
+        status,
+        stopped,
+        leftovers: 0,
+        full_disk: None,
+        lease_loss: None,
+    })
 }
 
 /// Messages to the job are shown when Claude repeats them, once. The prompt, which Claude repeats too, is not shown.
@@ -123,8 +131,15 @@ fn usage_is_counted_once_for_each_message() {
     assert_eq!(usages, [Some(5), None, Some(5), None, None]);
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     let status = ExitStatus::signal(15);
-    let finish =
-        reader.finish(&Ending { at, boot: None, status, stopped: None, leftovers: 0, full_disk: None });
+    let finish = reader.finish(&Ending {
+        at,
+        boot: None,
+        status,
+        stopped: None,
+        leftovers: 0,
+        full_disk: None,
+        lease_loss: None,
+    });
     let usage = finish.usage.unwrap();
     assert_eq!((usage.per_model["opus"].input_tokens, usage.total_cost_usd), (10, None));
 }

@@ -124,6 +124,15 @@ impl ContainerEngine {
         self.ask(Method::POST, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
+    pub(super) async fn pause(&self, name: &str) -> Result<(), EngineError> {
+        self.ask(Method::POST, &format!("/containers/{name}/pause"), None, SHORT_TIMEOUT).await.map(|_| ())
+    }
+
+    /// Lets a paused container continue.
+    pub(super) async fn resume(&self, name: &str) -> Result<(), EngineError> {
+        self.ask(Method::POST, &format!("/containers/{name}/unpause"), None, SHORT_TIMEOUT).await.map(|_| ())
+    }
+
     /// Waits for the exit code.
     pub(super) async fn wait(&self, name: &str) -> Result<i64, EngineError> {
         let answer = self.send(Method::POST, &format!("/containers/{name}/wait"), None).await?;

@@ -38,6 +38,8 @@ pub enum DockerError {
     UnknownName { file: PathBuf, error: io::Error },
     #[error("the container {name} of the attempt may still exist: {error}")]
     NotRemoved { name: String, error: EngineError },
+    #[error("the container {name} of the attempt: {error}")]
+    NotPaused { name: String, error: EngineError },
     #[error("the container of {attempt}: {error}")]
     NotSwept { attempt: String, error: EngineError },
     #[error(transparent)]

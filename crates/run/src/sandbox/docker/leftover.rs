@@ -88,6 +88,34 @@ pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
     Ok(Record::remove(attempt)?)
 }
 
+/// Whether the container of an attempt is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ContainerPause {
+    /// There is no container.
+    NoContainer,
+    Paused,
+    NotPaused,
+}
+
+/// Pauses the container of an attempt, if there is one.
+pub(crate) async fn pause_container_of(attempt: &Attempt) -> Result<ContainerPause, DockerError> {
+    let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(ContainerPause::NoContainer) };
+    let paused = async { ContainerEngine::find(&socket).await?.pause(&name).await };
+    match paused.await {
+        Ok(()) => Ok(ContainerPause::Paused),
+        // The container does not run yet, or has ended. The engines report this with different codes.
+        Err(EngineError::Refused { .. }) => Ok(ContainerPause::NotPaused),
+        Err(error) => Err(DockerError::NotPaused { name, error }),
+    }
+}
+
+/// Lets the container of an attempt continue.
+pub(crate) async fn resume_container_of(attempt: &Attempt) -> Result<(), DockerError> {
+    let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
+    let resumed = async { ContainerEngine::find(&socket).await?.resume(&name).await };
+    resumed.await.map_err(|error| DockerError::NotPaused { name, error })
+}
+
 /// Reason why a container was not started, written by `cowhand contain`.
 const REFUSAL_FILE: &str = "refusal";
 /// Reason why the exit code of a container is unknown, written by `cowhand contain`.

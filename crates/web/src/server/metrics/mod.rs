@@ -7,6 +7,7 @@
 
 mod chat;
 mod limits;
+mod nodes;
 mod notifications;
 mod process;
 mod tally;
@@ -55,6 +56,7 @@ impl Metrics {
         self.write_budgets(&mut page).await?;
         self.write_providers(&mut page).await?;
         self.write_asks(&mut page).await?;
+        self.write_nodes(&mut page).await?;
         self.write_chat(&mut page).await?;
         self.write_notifications(&mut page).await?;
         self.write_work_sources(&mut page);
