@@ -20,7 +20,7 @@ pub(super) enum Tab {
 }
 
 /// Tabs, each with its path, its name and the key that opens it after `g`.
-const TABS: [(Tab, &str, &str, &str); 8] = [
+const TABS: [(Tab, &str, &str, &str); 9] = [
     (Tab::Fleet, "/", "Fleet", "f"),
     (Tab::Timeline, "/timeline", "Timeline", "t"),
     (Tab::Jobs, "/jobs", "Jobs", "j"),

@@ -26,6 +26,7 @@ impl Store {
         retry: Retry,
         now: Timestamp,
     ) -> Result<Settled, StoreError> {
+        let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
                 let job = jobs::lock(tx, &id).await?;
@@ -40,7 +41,7 @@ impl Store {
                 }
                 let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
                 let lost = Settlement { silent, ..lost.into() };
-                let settled = claims::settle(tx, id.clone(), epoch, lost, retry, now).await?;
+                let settled = claims::settle(tx, id.clone(), epoch, lost, retry, now, random).await?;
                 if matches!(settled, Settled::Done(_)) {
                     tx.execute(TAKEN_OVER, args![id.as_str(), job.attempts()]).await?;
                 }

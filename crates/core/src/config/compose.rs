@@ -18,7 +18,7 @@ use super::node::{Entry, FileId, Location, Map, Node, Scalar, Sources, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, check};
-use super::{chat, checks, herdctl, notify, resolve};
+use super::{chat, herdctl, notify, resolve};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
@@ -36,7 +36,7 @@ const MAX_FLEETS: usize = 1_000;
 const MIN_MERGED_LIMIT: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
-const ROOT_FILE_KEYS: [&str; 8] =
+const ROOT_FILE_KEYS: [&str; 9] =
     ["store", "leases", "providers", "prices", "budget", "server", "web", "traces", "notify"];
 
 /// Context of a fleet, from the fleets above it and its own reference.

@@ -123,7 +123,7 @@ impl Snapshot {
 
     /// Describes the jobs and firings that come before a job that waits for a place of its agent.
     fn sentence_about_place(&self, roster: &Roster, agent: &Agent, job: &LiveJob, now: Timestamp) -> String {
-        let running = AgentPlaces::of_running(agent, self).taken;
+        let running = PlaceCount::of_running(agent, self).taken;
         let order = self.starting_order(agent);
         let holds = Holds::of(agent, self, now);
         let earlier = order.iter().take_while(|(waits, _)| waits.id != job.id);

@@ -16,6 +16,7 @@ mod notifications;
 mod one_pass;
 mod prompts;
 mod properties;
+mod providers;
 mod reloads;
 mod seeds;
 mod side_effects;
