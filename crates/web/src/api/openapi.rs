@@ -151,7 +151,7 @@ fn responses(route: &Route, answer_schemas: &mut SchemaGenerator) -> Map<String,
         match answer.creates {
             Creates::Nothing => drop(responses.insert("200".into(), response("The requested data."))),
             Creates::Always => drop(responses.insert("201".into(), response("The object was created."))),
-            Creates::UnlessRepeated => {
+            Creates::UnlessRepeated | Creates::MessageUnlessRepeated => {
                 responses.insert("201".into(), response("The object was created."));
                 responses.insert(
                     "200".into(),

@@ -73,6 +73,8 @@ pub(super) enum Creates {
     /// Creates a job, unless the request is repeated. If the daemon stops first, the answer is an accepted firing, with
     /// status 202.
     UnlessRepeated,
+    /// Creates a message, unless the request is repeated.
+    MessageUnlessRepeated,
 }
 
 /// Inputs that an endpoint accepts in addition to its path. A GET request may have a body, which is ignored.
