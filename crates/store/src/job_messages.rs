@@ -24,7 +24,7 @@ statements! {
     MESSAGE_BY_KEY = same "select * from job_messages where job_id = $1 and key = $2";
     MESSAGES_OF_JOB = same "select * from job_messages where job_id = $1 order by number";
     WAITING_MESSAGES_OF_JOB = same "select * from job_messages where job_id = $1 and state = 'pending' order by number";
-    COUNT_JOB_MESSAGES = same "select count(*) as sent, coalesce(sum(case when state = 'pending' then bytes else 0 end), 0) as waiting \
+    COUNT_JOB_MESSAGES = same "select count(*) as sent, cast(coalesce(sum(case when state = 'pending' then bytes else 0 end), 0) as bigint) as waiting \
         from job_messages where job_id = $1";
     COUNT_WAITING_MESSAGES = same "select job_id, count(*) as waiting from job_messages where state = 'pending' group by job_id";
     SETTLE_MESSAGE = same "update job_messages set state = $3, settled_at = $4, attempt = $5, next_job = $6 \
