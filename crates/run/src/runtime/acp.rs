@@ -180,7 +180,7 @@ impl Acp {
             MESSAGE => {
                 let mut messages = self.flush();
                 let id = short_text(&line, "uuid").and_then(|id| id.parse().ok());
-                messages.extend(id.and_then(|id| self.confirmed.confirm(id)).flatten());
+                messages.extend(id.and_then(|id| self.confirmed.confirm(id)).into_iter().flatten());
                 messages
             }
             // The result of the turn is in the output.

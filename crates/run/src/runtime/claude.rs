@@ -182,7 +182,7 @@ impl Claude {
         if self.prompt == Some(id) {
             return Some(Vec::new());
         }
-        Some(self.confirmed.confirm(id)?.into_iter().collect())
+        self.confirmed.confirm(id)
     }
 
     /// Reads a part of a block. Blocks of several subagents may be interleaved.

@@ -24,13 +24,13 @@ pub(super) struct Confirmed {
 impl Confirmed {
     /// Records that the agent has a message. Returns the message for the output, nothing if the agent has confirmed it
     /// before, or `None` if no message to the job has this id.
-    pub(super) fn confirm(&mut self, id: Uuid) -> Option<Option<OutputMessage>> {
+    pub(super) fn confirm(&mut self, id: Uuid) -> Option<Vec<OutputMessage>> {
         let message = self.known.get(&id)?;
         if self.messages.contains(&id) {
-            return Some(None);
+            return Some(Vec::new());
         }
         self.messages.push(id);
-        Some(Some(message.clone()))
+        Some(vec![message.clone()])
     }
 
     pub(super) fn messages(&self) -> &[Uuid] {

@@ -223,7 +223,7 @@ fn jobs_routes() -> Vec<Route> {
             .about("Sends a message to the agent of a job that has not ended.")
             .takes::<SayRequest>()
             .answers::<SteeringMessage>()
-            .creates(Creates::UnlessRepeated)
+            .creates(Creates::OncePerKey)
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/messages", messages::list)
             .about("Lists the messages to the job in their order, with their states.")

@@ -137,7 +137,7 @@ mod tests {
                     {"type": "http", "name": "h", "url": "http://x", "headers": [{"name": "A", "value": "b"}]},
                     {"type": "sse", "name": "e", "url": "http://y", "headers": []},
                 ],
-                "patience_ms": 60_000,
+                "patience_ms": 60_000, "has_messages": true,
             })
         );
         assert!(serde_json::from_value::<Instructions>(instructions).is_ok());
