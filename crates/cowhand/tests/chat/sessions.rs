@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     if [ "$1" = --resume ]; then session=$2; fi
     shift
 done
-cat > /dev/null
+read -r prompt
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\"}"
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"$COWHAND_AGENT answers\",\"session_id\":\"$session\"}"
 "#;

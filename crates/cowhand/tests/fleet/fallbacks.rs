@@ -2,6 +2,7 @@
 //!
 //! Two programs imitate Claude Code and Codex. Claude is used up until there is a file `claude-open`; Codex runs a
 //! tool, and is then used up until there is a file `codex-open`. Each program appends its prompt to the file `asked`.
+//! Claude gets its prompt in a line of JSON, and its input stays open.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 use crate::{Scene, wait_until};
 
 const CLAUDE: &str = r#"#!/bin/sh
-echo "claude: $(cat)" >> "$ROOT/asked"
+read -r line
+echo "claude: $(echo "$line" | sed 's/.*"content":"\([^"]*\)".*/\1/')" >> "$ROOT/asked"
 echo '{"type":"system","subtype":"init","session_id":"c-1"}'
 if [ -e "$ROOT/claude-open" ]; then
   echo '{"type":"result","subtype":"success","is_error":false,"result":"Claude did it.","session_id":"c-1"}'

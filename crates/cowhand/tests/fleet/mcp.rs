@@ -94,7 +94,7 @@ fn mcp_server_with_operate_scope_changes_jobs_and_schedules() {
         ["trigger", {"agent": "nobody"}],
     ]);
     let talked = talk(&scene, &["mcp", "--scope", "operate"], &[], &calls);
-    let steering = ["trigger", "cancel", "retry", "enable", "disable"];
+    let steering = ["trigger", "say", "cancel", "retry", "enable", "disable"];
     assert_eq!(names(&talked), [&READING[..], &steering].concat());
     let made = answer(&talked, 0)["id"].as_str().unwrap().to_owned();
     assert_eq!(answer(&talked, 1)["status"], "disabled");

@@ -336,7 +336,7 @@ async fn secret_split_over_two_messages_is_masked() {
     fs::create_dir(scene.path("bin")).unwrap();
     for (name, lines) in SPEECHES {
         let program = scene.path(&format!("bin/{name}"));
-        let script = format!("#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{}\nEND\n", lines.join("\n"));
+        let script = format!("#!/bin/sh\nhead -n 1 >/dev/null\ncat <<'END'\n{}\nEND\n", lines.join("\n"));
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -44,7 +44,7 @@ agents:
 
 /// Script that replays the recording without its times, which are of another day.
 const CLAUDE: &str = r#"#!/bin/sh
-cat > /dev/null
+read -r prompt
 said() { sed -n "$1" RECORDED | sed 's/"timestamp":"[^"]*",*//'; }
 said 1,3p
 while [ -e hold ]; do sleep 0.05; done

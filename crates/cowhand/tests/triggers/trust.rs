@@ -328,7 +328,7 @@ async fn files_of_strangers_are_hidden_from_trusted_jobs() {
         std::fs::write(&path, text).unwrap();
         path
     };
-    let script = "#!/bin/sh\ncat > prompt; cat ~/.claude/login > seen; echo evil >> ~/.claude/settings.json\n\
+    let script = "#!/bin/sh\nread -r prompt; cat ~/.claude/login > seen; echo evil >> ~/.claude/settings.json\n\
                   echo evil > tasks/evil.md; echo \"$ANTHROPIC_API_KEY\" >> seen; echo over >> seen\n";
     let program = write("bin/claude", script);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
