@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Values of the placeholders. The names are those of the fleet in which commands run.
-const PLACEHOLDERS: [(&str, &str); 22] = [
+const PLACEHOLDERS: [(&str, &str); 23] = [
     ("ADDRESS:PORT", "127.0.0.1:0"),
     ("AGENT", "coder"),
     ("AGENT/SCHEDULE", "coder/nightly"),
@@ -18,6 +18,7 @@ const PLACEHOLDERS: [(&str, &str); 22] = [
     ("N", "3"),
     ("NAME", "ci"),
     ("OLD", "coder"),
+    ("NODE", "node-1"),
     ("PROVIDER", "claude"),
     ("SCHEDULE", "nightly"),
     ("SEQ", "7"),
