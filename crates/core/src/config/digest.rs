@@ -23,7 +23,9 @@ pub(super) fn of_sources(sources: &Sources) -> String {
         match node {
             Some(mut node) => {
                 if file.number() == 0 {
-                    NODE_KEYS.iter().for_each(|key| _ = node.remove(key));
+                    for key in NODE_KEYS {
+                        node.remove(key);
+                    }
                 }
                 write_node(&node, &mut text);
             }
@@ -44,7 +46,9 @@ fn write_node(node: &Node, text: &mut String) {
         }
         Value::List(items) => {
             text.push('[');
-            items.iter().for_each(|item| write_node(item, text));
+            for item in items {
+                write_node(item, text);
+            }
             text.push(']');
         }
         Value::Map(map) => {

@@ -18,6 +18,7 @@ const PLACEHOLDERS: [(&str, &str); 23] = [
     ("N", "3"),
     ("NAME", "ci"),
     ("OLD", "coder"),
+    ("NODE", "node-1"),
     ("PROVIDER", "claude"),
     ("SCHEDULE", "nightly"),
     ("SEQ", "7"),
