@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
-use super::quotas::QuotaView;
+use super::provider_usage::ProviderUsage;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::chat::{ChatBotView, chat_bots};
@@ -47,7 +47,7 @@ pub struct StatusView {
     pub parked: Vec<Parked>,
     /// Providers with a reserve, or with usage windows that the programs of their agents have reported.
     #[serde(default)]
-    pub quotas: Vec<QuotaView>,
+    pub provider_usage: Vec<ProviderUsage>,
     /// Work items that no agent takes before a person acts.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
@@ -116,7 +116,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let now = api.now();
     let asks = api.current_asks(api.store.open_asks(Count::MAX_COUNT).await?).await;
     let asks = asks.iter().filter(|ask| ask.state == AskState::Open).count();
-    let (parked, quotas) = providers::parked_and_quotas(&api).await?;
+    let (parked, provider_usage) = providers::parked_and_usage(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
     let untold = undelivered(&api.store, now).await?;
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
@@ -137,7 +137,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         queued,
         asks,
         parked,
-        quotas,
+        provider_usage,
         given_up,
         untold,
         gone,
