@@ -23,7 +23,11 @@ impl Percent {
     /// Creates a percentage of a part of 1, for example 0.2; none if the number is negative or not a number.
     pub fn of_part(part: f64) -> Option<Self> {
         let tenths = (part * 1_000.0).round();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is in the range")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the number is in the range"
+        )]
         (tenths >= 0.0).then(|| Self(tenths.min(f64::from(Self::MAX.0)) as u32))
     }
 
@@ -60,7 +64,8 @@ impl FromStr for Percent {
         let refused = || PercentError(text.to_owned());
         let number = text.trim().strip_suffix('%').ok_or_else(refused)?.trim_end();
         let is_whole = !number.is_empty() && number.chars().all(|digit| digit.is_ascii_digit());
-        let number: u32 = if is_whole { number.parse().map_err(|_| refused())? } else { return Err(refused()) };
+        let number: u32 =
+            if is_whole { number.parse().map_err(|_| refused())? } else { return Err(refused()) };
         if number <= 100 { Ok(Self(number * 10)) } else { Err(refused()) }
     }
 }
@@ -92,7 +97,8 @@ mod tests {
         for (text, tenths) in [("20%", 200), ("20 %", 200), (" 0% ", 0), ("100%", 1_000), ("007%", 70)] {
             assert_eq!(text.parse(), Ok(Percent(tenths)), "{text:?}");
         }
-        for text in ["", "%", "20", "0.2", "2.5%", "-1%", "+1%", "101%", "99999999999%", "20%%", "٥%", "a%"] {
+        for text in ["", "%", "20", "0.2", "2.5%", "-1%", "+1%", "101%", "99999999999%", "20%%", "٥%", "a%"]
+        {
             assert!(text.parse::<Percent>().is_err(), "{text:?}");
         }
     }

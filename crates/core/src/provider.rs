@@ -217,7 +217,11 @@ mod tests {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
             let slot = LimitedProvider { provider: "p".into(), limits, zone: TimeZone::UTC };
-            let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at), windows: vec![] };
+            let state = ProviderState {
+                parked: parked_until.map(parked),
+                last_start: last_start.map(at),
+                windows: vec![],
+            };
             assert_eq!(slot.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }
     }

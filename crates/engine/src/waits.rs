@@ -26,7 +26,7 @@ impl Waits {
     /// Returns the time at which the provider accepts jobs again, the pause of the schedule ends, or the next attempt
     /// may start. None for all other reasons; the message about a budget already contains the time.
     pub fn ends(&self) -> Option<Timestamp> {
-        use SkipReason::{Paused, ReserveReached, Requeued, UsageLimit};
+        use SkipReason::{Paused, Requeued, ReserveReached, UsageLimit};
         self.until.filter(|_| matches!(self.reason, UsageLimit | ReserveReached | Paused | Requeued))
     }
 

@@ -114,15 +114,6 @@ pub struct Starter {
     pub slot: Option<LimitedProvider>,
 }
 
-/// A job that may start.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum StartCandidate<'a> {
-    /// A job that waits, with the spending of its earlier attempts.
-    Existing { job: &'a JobId, spent: Amount },
-    /// A job that is not created yet.
-    New { automatic: bool },
-}
-
 /// Node, lease and reservation of an attempt that begins.
 pub(super) struct AttemptStart {
     pub(super) node: String,
@@ -185,8 +176,7 @@ impl Store {
         let agent = job.agent().clone();
         self.write_if(SuccessIf::Committed, move |tx| {
             Box::pin(async move {
-                let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let candidate = StartCandidate::Existing { job: &id, spent };
+                let candidate = providers::StartCandidate::waiting(&job);
                 let reservation = match admission(tx, &agent, &starter, candidate, now).await? {
                     Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
@@ -442,26 +432,20 @@ async fn admission(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     starter: &Starter,
-    candidate: StartCandidate<'_>,
+    candidate: providers::StartCandidate<'_>,
     now: Timestamp,
 ) -> Result<Result<Reservation, Claim>, StoreError> {
     let provider = providers::wait(tx, starter.slot.as_ref(), candidate, now).await?;
     lock_agent(tx, agent).await?;
-    let (taken, existing, spent) = match candidate {
-        StartCandidate::Existing { job, spent } => {
-            let taken = read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?;
-            (taken, Some(job), spent)
-        }
-        StartCandidate::New { .. } => {
-            let taken = count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?;
-            (taken, None, Amount::default())
-        }
+    let taken = match candidate.job() {
+        Some(_) => read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?,
+        None => count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?,
     };
     let session_busy = match &starter.session_key {
-        Some(key) => sessions::is_busy(tx, agent, key, existing).await?,
+        Some(key) => sessions::is_busy(tx, agent, key, candidate.job()).await?,
         None => false,
     };
-    let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
+    let reservation = budgets::reserve(tx, agent, candidate.spent(), starter.limits.as_ref()).await?;
     let start_facts = StartFacts {
         over: reservation.as_ref().err().copied(),
         // `Job::start` checks the earliest start of the job, and the planner checks the hold of its schedule.
@@ -512,7 +496,7 @@ pub(super) async fn admit_new(
     automatic: bool,
     now: Timestamp,
 ) -> Result<Option<Reservation>, StoreError> {
-    Ok(admission(tx, agent, starter, StartCandidate::New { automatic }, now).await?.ok())
+    Ok(admission(tx, agent, starter, providers::StartCandidate::New { automatic }, now).await?.ok())
 }
 
 /// Records the attempt and the lease of a job whose row already has the status `running`. Returns the new epoch.

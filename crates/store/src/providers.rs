@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 
 use cowhand_core::attempt::UsageLimit;
+use cowhand_core::budget::Amount;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
 use cowhand_core::percent::Percent;
 use cowhand_core::provider::{
     LimitedProvider, Parked, ProviderState, ProviderWait, ReachedReserve, UsageWindow, WindowUsage,
@@ -17,7 +19,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
-use super::claims::StartCandidate;
 use super::{Store, StoreError};
 
 statements! {
@@ -39,6 +40,36 @@ statements! {
         reported_at = excluded.reported_at";
     IS_AUTOMATIC = same "select automatic from jobs where id = $1";
     UNPARK = same "update providers set parked_until = $2, times = 0 where name = $1 and parked_until > $2";
+}
+
+/// A job that may start.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StartCandidate<'a> {
+    /// A job that waits, with the spending of its earlier attempts.
+    Existing { job: &'a JobId, spent: Amount },
+    /// A job that is not created yet.
+    New { automatic: bool },
+}
+
+impl<'a> StartCandidate<'a> {
+    pub(super) fn waiting(job: &'a Job) -> Self {
+        Self::Existing { job: job.id(), spent: job.usage().map(Amount::of).unwrap_or_default() }
+    }
+
+    /// Returns the job, if it is created already.
+    pub(super) const fn job(self) -> Option<&'a JobId> {
+        match self {
+            Self::Existing { job, .. } => Some(job),
+            Self::New { .. } => None,
+        }
+    }
+
+    pub(super) fn spent(self) -> Amount {
+        match self {
+            Self::Existing { spent, .. } => spent,
+            Self::New { .. } => Amount::default(),
+        }
+    }
 }
 
 impl Store {

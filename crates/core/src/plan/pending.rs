@@ -114,7 +114,8 @@ impl Snapshot {
         let order = self.starting_order(agent);
         let holds = Holds::of(agent, self, now);
         let earlier = order.iter().take_while(|(waits, _)| waits.id != job.id);
-        let jobs = earlier.filter(|(waits, _)| self.takes_next_place(roster, agent, &holds, waits, now)).count();
+        let jobs =
+            earlier.filter(|(waits, _)| self.takes_next_place(roster, agent, &holds, waits, now)).count();
         let own_turn = order.iter().find(|(waits, _)| waits.id == job.id).and_then(|(_, turn)| *turn);
         // No firings are counted for a job with an item, or without a turn.
         let turn = own_turn.filter(|_| job.item.is_none());

@@ -141,7 +141,8 @@ mod tests {
         use UsageWindow::{FiveHour, Weekly};
         let five = |part| usage(FiveHour, part, "12:00");
         let week = |part| usage(Weekly, part, "2026-01-08T09:00");
-        let (until_noon, until_reset) = (Some((FiveHour, at("12:00"))), Some((Weekly, at("2026-01-08T09:00"))));
+        let (until_noon, until_reset) =
+            (Some((FiveHour, at("12:00"))), Some((Weekly, at("2026-01-08T09:00"))));
         let fifth = r#"{"reserve":"20 %"}"#;
         for (case, config, windows, expected) in [
             ("no reserve", "{}", vec![five(1.0), week(1.0)], None),
@@ -163,7 +164,9 @@ mod tests {
     fn the_reserve_depends_on_the_hours() {
         use UsageWindow::{FiveHour, Weekly};
         let day = |start: &str, end: &str, more: &str| {
-            format!(r#"{{"reserve":"10%","reserve_hours":[{{"start":"{start}","end":"{end}","reserve":"50%"{more}}}]}}"#)
+            format!(
+                r#"{{"reserve":"10%","reserve_hours":[{{"start":"{start}","end":"{end}","reserve":"50%"{more}}}]}}"#
+            )
         };
         let five = |part| vec![usage(FiveHour, part, "13:00")];
         let week = |part| vec![usage(Weekly, part, "2026-01-08T09:00")];
@@ -178,7 +181,12 @@ mod tests {
             ("another zone", day("11:00", "12:00", berlin), five(0.6), Some("11:00")),
             ("every evening", day("06:00", "18:00", ""), week(0.6), Some("18:00")),
             ("the whole day", day("09:00", "09:00", ""), week(0.6), Some("2026-01-08T09:00")),
-            ("also beyond the general reserve", day("06:00", "18:00", ""), week(0.95), Some("2026-01-08T09:00")),
+            (
+                "also beyond the general reserve",
+                day("06:00", "18:00", ""),
+                week(0.95),
+                Some("2026-01-08T09:00"),
+            ),
         ] {
             let until = reached(&config, &windows).map(|(_, until)| until);
             assert_eq!(until, expected.map(at), "{case}");

@@ -133,9 +133,18 @@ mod tests {
         for (stored, reported, now, expected) in
             [(5, 6, 10, true), (5, 5, 10, true), (6, 5, 10, false), (20, 5, 10, true)]
         {
-            assert_eq!(usage(100, reported).replaces(&usage(100, stored), at(now)), expected, "{stored} {reported}");
+            assert_eq!(
+                usage(100, reported).replaces(&usage(100, stored), at(now)),
+                expected,
+                "{stored} {reported}"
+            );
         }
-        let report = |at| WindowReport { window: UsageWindow::Weekly, used: Percent::ZERO, resets_at: self::at(9), at };
+        let report = |at| WindowReport {
+            window: UsageWindow::Weekly,
+            used: Percent::ZERO,
+            resets_at: self::at(9),
+            at,
+        };
         let reported_at = |at| WindowUsage::of(report(at), self::at(5)).reported_at;
         assert_eq!([None, Some(at(3)), Some(at(7))].map(reported_at), [at(5), at(3), at(5)]);
     }

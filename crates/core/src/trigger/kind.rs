@@ -70,7 +70,11 @@ impl TriggerKind<'_> {
     pub const fn is_automatic(&self) -> bool {
         match self {
             Self::Hand | Self::Chat => false,
-            Self::Clock(_) | Self::Webhook { .. } | Self::Event(_) | Self::Github { .. } | Self::Tasks { .. } => true,
+            Self::Clock(_)
+            | Self::Webhook { .. }
+            | Self::Event(_)
+            | Self::Github { .. }
+            | Self::Tasks { .. } => true,
         }
     }
 }

@@ -395,11 +395,13 @@ fn unused_providers_are_reported() {
 #[test]
 fn reserves_without_reports_are_reported() {
     let with = |provider: &str, agents: &str| format!("providers: {{p: {provider}}}\nagents: [{agents}]");
-    let agent = |name: &str, runtime: &str| format!("{{name: {name}, provider: p, default_prompt: Go., {runtime}}}");
+    let agent =
+        |name: &str, runtime: &str| format!("{{name: {name}, provider: p, default_prompt: Go., {runtime}}}");
     let (claude, gemini) = (agent("a", "runtime: claude"), agent("b", "runtime: gemini"));
     let command = agent("c", "runtime: command, command: [cat]");
     let none = |names: &str| Warning(names.to_owned().leak());
-    let hours = |reserve: &str| format!("{{reserve_hours: [{{start: '09:00', end: '18:00', reserve: {reserve}}}]}}");
+    let hours =
+        |reserve: &str| format!("{{reserve_hours: [{{start: '09:00', end: '18:00', reserve: {reserve}}}]}}");
     all(&[
         (with("{reserve: 20%}", &claude), Nothing),
         (with("{reserve: 20%}", &format!("{gemini}, {claude}")), Nothing),
@@ -414,7 +416,10 @@ fn reserves_without_reports_are_reported() {
         (with("{reserve: 20}", &claude), Error("use a whole number from 0% to 100%, for example 20%")),
         (with(&hours("20"), &claude), Error("use a whole number from 0% to 100%, for example 20%")),
         (with("{reserve_hours: [{start: '09:00', reserve: 20%}]}", &claude), Error("`end`")),
-        (with("{reserve_hours: [{start: '9', end: '18:00', reserve: 20%}]}", &claude), Error("is not a time of day")),
+        (
+            with("{reserve_hours: [{start: '9', end: '18:00', reserve: 20%}]}", &claude),
+            Error("is not a time of day"),
+        ),
     ]);
 }
 

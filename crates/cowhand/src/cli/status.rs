@@ -20,8 +20,8 @@ use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, JobView, ListedJob, Page, ProviderUsage, RemovedAgent, RemovedSchedule, StatusView,
-    Waits, removed_agent_sentence,
+    AgentView, Code, DaemonView, JobView, ListedJob, Page, ProviderUsage, RemovedAgent, RemovedSchedule,
+    StatusView, Waits, removed_agent_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -117,9 +117,12 @@ impl StatusArgs {
                 2,
             );
         }
-        let usages = status.provider_usage.iter().filter(|usage| self.agent.is_none() || status.agents.iter().any(|agent| {
-            agent.provider_usage.as_ref().is_some_and(|own| own.provider == usage.provider)
-        }));
+        let usages = status.provider_usage.iter().filter(|usage| {
+            self.agent.is_none()
+                || status.agents.iter().any(|agent| {
+                    agent.provider_usage.as_ref().is_some_and(|own| own.provider == usage.provider)
+                })
+        });
         for line in usages.flat_map(|usage| usage_lines(usage, now)) {
             print::prose(&line, 2);
         }
@@ -205,7 +208,8 @@ pub(super) fn print_store_problem(problem: Option<&str>) {
 pub(super) fn usage_lines(usage: &ProviderUsage, now: Timestamp) -> Vec<String> {
     let mut lines = vec![format!("provider {}: {}", usage.provider, usage.in_words(now))];
     lines.extend(usage.reached.as_ref().map(|reached| {
-        let (label, until) = (style::styled("reserve reached", style::ODD), duration::until(now, reached.until));
+        let (label, until) =
+            (style::styled("reserve reached", style::ODD), duration::until(now, reached.until));
         format!("{label}: {} starts automatic jobs again {until}: {}", usage.provider, reached.sentence())
     }));
     lines

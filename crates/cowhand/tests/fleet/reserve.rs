@@ -118,9 +118,8 @@ fn holds_automatic_jobs_back(store: &str) {
 
 /// Checks that every verb shows the reserve.
 fn shows_reserve(scene: &Scene, job: &str, resets: Timestamp, sentence: &str) {
-    let shown = |arguments: &[&str]| {
-        scene.run(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
+    let shown =
+        |arguments: &[&str]| scene.run(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     let in_job = shown(&["job", job]);
     assert!(in_job.contains(sentence) && in_job.contains(&format!("until {resets:.0}")), "{in_job}");
     let why = shown(&["why", "first/after"]);

@@ -67,7 +67,6 @@ fn is_same(stored: &WindowReport, report: &WindowReport) -> bool {
         (Some(stored), Some(at)) => at.duration_since(stored).abs() < REPORT_REFRESHED_AFTER,
         (stored, at) => stored == at,
     };
-    let resets_together =
-        report.resets_at.duration_since(stored.resets_at).abs() < REPORT_REFRESHED_AFTER;
+    let resets_together = report.resets_at.duration_since(stored.resets_at).abs() < REPORT_REFRESHED_AFTER;
     stored.window == report.window && stored.used == report.used && resets_together && is_recent
 }

@@ -466,7 +466,8 @@ async fn a_job_counts_as_empty_only_if_no_attempt_acted(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
     let current = async || store.schedule(schedule).await.unwrap().unwrap();
-    let slot = || LimitedProvider { provider: "claude".into(), limits: Provider::default(), zone: TimeZone::UTC };
+    let slot =
+        || LimitedProvider { provider: "claude".into(), limits: Provider::default(), zone: TimeZone::UTC };
     for (number, worked) in [(1, true), (1_000, false)] {
         let firing = NewFiring {
             schedule,

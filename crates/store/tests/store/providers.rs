@@ -6,8 +6,8 @@ use cowhand_core::event::Fact;
 use cowhand_core::firing::{Decision, NewFiring};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
-use cowhand_core::policy::Retry;
 use cowhand_core::percent::Percent;
+use cowhand_core::policy::Retry;
 use cowhand_core::provider::{LimitedProvider, Provider, UsageWindow, WindowUsage};
 use cowhand_core::trigger::{ChatPlatform, Occurrence};
 use cowhand_store::{Claim, Fired, ProviderAndRuntime, Settled, Starter, Store};
@@ -220,7 +220,8 @@ async fn the_newest_report_about_a_window_is_stored(db: TestDb) {
         events.iter().map(|event| event.fact.type_name()).collect::<Vec<_>>()
     };
     let start = store.last_event().await.unwrap();
-    let week = |used, resets, reported| WindowUsage { window: UsageWindow::Weekly, ..usage(used, resets, reported) };
+    let week =
+        |used, resets, reported| WindowUsage { window: UsageWindow::Weekly, ..usage(used, resets, reported) };
     assert_eq!(report(vec![usage(50, 1_000, 1), week(10, 9_000, 1)], 1).await, None);
     assert_eq!(report(vec![usage(85, 1_000, 10)], 10).await, Some(1_000));
     assert_eq!(report(vec![usage(40, 1_000, 5)], 20).await, Some(1_000), "an older report");
@@ -228,7 +229,11 @@ async fn the_newest_report_about_a_window_is_stored(db: TestDb) {
     assert_eq!(events(start).await, ["provider:reserved"], "the state changed once");
     let before = store.last_event().await.unwrap();
     assert_eq!(report(vec![week(95, 9_000, 30)], 30).await, Some(9_000));
-    assert_eq!(report(vec![week(20, 9_000, 40), usage(0, 1_000, 40)], 40).await, None, "somebody bought more");
+    assert_eq!(
+        report(vec![week(20, 9_000, 40), usage(0, 1_000, 40)], 40).await,
+        None,
+        "somebody bought more"
+    );
     assert_eq!(report(vec![week(95, 9_000, 50)], 50).await, Some(9_000));
     assert_eq!(report(vec![week(1, 90_000, 10_000)], 10_000).await, None, "a new week");
     let expected = ["provider:reserved", "provider:released", "provider:reserved"];

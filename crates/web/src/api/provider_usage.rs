@@ -67,6 +67,10 @@ impl WindowView {
     fn in_words(&self, now: Timestamp) -> String {
         let (resets, reported) =
             (duration::until(now, self.resets_at), duration::relative_to_now(now, self.reported_at));
-        format!("{} {}% used, resets {resets}, reported {reported}", self.window.in_words(), self.used_percent)
+        format!(
+            "{} {}% used, resets {resets}, reported {reported}",
+            self.window.in_words(),
+            self.used_percent
+        )
     }
 }

@@ -41,7 +41,8 @@ pub(in crate::config) fn reserves(loader: &mut Loader<'_>, roster: &Roster) {
             "the reserve of the provider `{name}` has no effect, because no agent reports its usage windows; its agents \
              have the runtime {names}"
         );
-        let help = "only the runtimes `claude` and `codex` report the usage windows of their provider".to_owned();
+        let help =
+            "only the runtimes `claude` and `codex` report the usage windows of their provider".to_owned();
         loader.problems.add(Problem::warning(*at, message).key(format!("providers.{name}")).help(help));
     }
 }

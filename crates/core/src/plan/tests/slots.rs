@@ -205,7 +205,12 @@ fn a_reached_reserve_holds_only_automatic_jobs_back() {
     check([
         ("automatic", jobs(&["clock"]), "10:00", "wake 11:30"),
         ("by hand", jobs(&["hand"]), "10:00", "start 1"),
-        ("by hand, after an automatic job of the same session", jobs(&["clock", "hand"]), "10:00", "start 2 | wake 11:30"),
+        (
+            "by hand, after an automatic job of the same session",
+            jobs(&["clock", "hand"]),
+            "10:00",
+            "start 2 | wake 11:30",
+        ),
         ("the window has been reset", jobs(&["clock"]), "11:30", "start 1"),
         ("a retry of an automatic job", retry(jobs(&["clock"])), "10:00", "wake 11:30"),
         ("a retry of a job by hand", retry(jobs(&["hand"])), "10:00", "start 1"),
@@ -224,9 +229,10 @@ fn a_job_held_by_the_reserve_uses_a_fallback_or_explains_its_wait() {
         scene
     };
     let shown = |scene: &Scene| {
-        let start = plan(at("10:00"), &scene.roster, &scene.snapshot).actions.into_iter().find_map(|action| {
-            if let Action::Start { fallback, .. } = action { Some(fallback) } else { None }
-        });
+        let start =
+            plan(at("10:00"), &scene.roster, &scene.snapshot).actions.into_iter().find_map(|action| {
+                if let Action::Start { fallback, .. } = action { Some(fallback) } else { None }
+            });
         let (roster, job) = (&scene.roster, &scene.snapshot.jobs[0]);
         let hold = scene.snapshot.provider_hold(roster, &roster.agents[0], job, at("10:00"));
         (start, hold.map(|hold| (hold.reason(), hold.until(), hold.sentence())))
@@ -234,7 +240,8 @@ fn a_job_held_by_the_reserve_uses_a_fallback_or_explains_its_wait() {
     let codex = r#"{"fallback":[{"runtime":"codex"}]}"#;
     assert_eq!(shown(&scene(codex, &["claude"], "clock")), (Some(Some(0)), None));
     assert_eq!(shown(&scene(codex, &["claude"], "hand")), (Some(None), None), "its own program");
-    let sentence = "claude keeps 20% of its 5-hour window for jobs by hand and from chats (`reserve`), and 90% is used";
+    let sentence =
+        "claude keeps 20% of its 5-hour window for jobs by hand and from chats (`reserve`), and 90% is used";
     let held = (SkipReason::ReserveReached, at("11:30"), sentence.to_owned());
     assert_eq!(shown(&scene("{}", &["claude"], "clock")), (None, Some(held)));
     assert_eq!(shown(&scene(codex, &["claude", "codex"], "hand")), (Some(None), None));

@@ -311,7 +311,8 @@ impl Surfaces<'_> {
         let window = &usage["windows"][0];
         assert_eq!((&window["window"], &window["used_percent"]), (&json!("five_hour"), &json!(90.0)));
         let [resets, reported, until] =
-            [&window["resets_at"], &window["reported_at"], &usage["reached"]["until"]].map(|at| time(at).unwrap());
+            [&window["resets_at"], &window["reported_at"], &usage["reached"]["until"]]
+                .map(|at| time(at).unwrap());
         assert_eq!(until, resets);
         let job = told(self.scene, &["jobs", "--schedule", "after"])[0].clone();
         assert_eq!(time(&job["waits"]["until"]), Some(until), "{job}");
@@ -320,9 +321,15 @@ impl Surfaces<'_> {
         for line in [
             format!("cowhand_provider_window_used_ratio{of_window} 0.9"),
             format!("cowhand_provider_window_resets_at_timestamp_seconds{of_window} {}", resets.as_second()),
-            format!("cowhand_provider_window_reported_at_timestamp_seconds{of_window} {}", reported.as_second()),
+            format!(
+                "cowhand_provider_window_reported_at_timestamp_seconds{of_window} {}",
+                reported.as_second()
+            ),
             "cowhand_provider_reserve_ratio{provider=\"claude\"} 0.2".to_owned(),
-            format!("cowhand_provider_reserved_until_timestamp_seconds{{provider=\"claude\"}} {}", until.as_second()),
+            format!(
+                "cowhand_provider_reserved_until_timestamp_seconds{{provider=\"claude\"}} {}",
+                until.as_second()
+            ),
         ] {
             assert!(metrics.lines().any(|known| known == line), "{line} in {metrics}");
         }

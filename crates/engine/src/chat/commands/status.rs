@@ -60,7 +60,8 @@ impl UsedCommand<'_> {
             ScheduleStatus::Disabled | ScheduleStatus::Finished => None,
             ScheduleStatus::Idle | ScheduleStatus::Running => {
                 let is_held = view.skip_note_reason.is_some_and(|reason| {
-                    matches!(reason, SkipReason::OverBudget | SkipReason::Requeued) || reason.is_about_provider()
+                    matches!(reason, SkipReason::OverBudget | SkipReason::Requeued)
+                        || reason.is_about_provider()
                 });
                 let held =
                     note.filter(|_| is_held).map(|note| format!("Schedule {name} waits: {note}{until}"));

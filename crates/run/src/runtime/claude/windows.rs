@@ -48,19 +48,28 @@ mod tests {
                     "unifiedWindows": {"five_hour": five, "seven_day": {"utilization": 0.5, "resetsAt": 900}}}),
                 "five_hour 83% 100, weekly 50% 900",
             ),
-            (json!({"status": "allowed", "unifiedWindows": {"seven_day": {"utilization": 0, "resetsAt": 900}}}), "weekly 0% 900"),
+            (
+                json!({"status": "allowed", "unifiedWindows": {"seven_day": {"utilization": 0, "resetsAt": 900}}}),
+                "weekly 0% 900",
+            ),
             (
                 json!({"status": "allowed_warning", "rateLimitType": "five_hour", "utilization": 0.91, "resetsAt": 100}),
                 "five_hour 91% 100",
             ),
             (json!({"status": "rejected", "rateLimitType": "seven_day", "resetsAt": 900}), "weekly 100% 900"),
             (json!({"status": "allowed", "rateLimitType": "five_hour", "resetsAt": 100}), ""),
-            (json!({"status": "rejected", "rateLimitType": "seven_day_opus", "utilization": 1, "resetsAt": 900}), ""),
+            (
+                json!({"status": "rejected", "rateLimitType": "seven_day_opus", "utilization": 1, "resetsAt": 900}),
+                "",
+            ),
             (
                 json!({"rateLimitType": "five_hour", "utilization": 0.2, "resetsAt": 50, "unifiedWindows": {"five_hour": five}}),
                 "five_hour 83% 100",
             ),
-            (json!({"unifiedWindows": {"five_hour": {"utilization": "much", "resetsAt": 100}, "seven_day": 5}}), ""),
+            (
+                json!({"unifiedWindows": {"five_hour": {"utilization": "much", "resetsAt": 100}, "seven_day": 5}}),
+                "",
+            ),
             (json!({"unifiedWindows": {"five_hour": {"utilization": -1, "resetsAt": 100}}}), ""),
             (json!({"unifiedWindows": {"five_hour": {"utilization": 0.5}}}), ""),
             (json!({"unifiedWindows": {"five_hour": {"utilization": 0.5, "resetsAt": 9e18}}}), ""),

@@ -83,7 +83,8 @@ mod tests {
         };
         let shown = |lines: &[String]| {
             fs::write(day.join("rollout-2026-11-15T06-00-00-t-1.jsonl"), lines.join("\n")).unwrap();
-            let shown = |report: WindowReport| format!("{} {} {}", report.window, report.used, report.resets_at);
+            let shown =
+                |report: WindowReport| format!("{} {} {}", report.window, report.used, report.resets_at);
             windows(home.path(), "t-1").into_iter().map(shown).collect::<Vec<_>>().join(", ")
         };
         let both = r#"{"limit_id":"codex","primary":{"used_percent":12.5,"window_minutes":299,"resets_at":1794738000},
@@ -92,8 +93,14 @@ mod tests {
         let shown_both = "five_hour 12.5% 2026-11-15T10:20:00Z, weekly 80% 2026-11-15T07:00:00Z";
         for (limits, expected) in [
             (both.as_str(), shown_both),
-            (r#"{"primary":{"used_percent":5,"resets_in_seconds":60},"secondary":null}"#, "five_hour 5% 2026-11-15T06:01:00Z"),
-            (r#"{"primary":{"used_percent":5,"window_minutes":10080,"resets_in_seconds":60}}"#, "weekly 5% 2026-11-15T06:01:00Z"),
+            (
+                r#"{"primary":{"used_percent":5,"resets_in_seconds":60},"secondary":null}"#,
+                "five_hour 5% 2026-11-15T06:01:00Z",
+            ),
+            (
+                r#"{"primary":{"used_percent":5,"window_minutes":10080,"resets_in_seconds":60}}"#,
+                "weekly 5% 2026-11-15T06:01:00Z",
+            ),
             (r#"{"primary":{"used_percent":5,"window_minutes":43200,"resets_in_seconds":60}}"#, ""),
             (r#"{"primary":{"used_percent":5,"window_minutes":300}}"#, ""),
             (r#"{"primary":{"resets_in_seconds":60}}"#, ""),

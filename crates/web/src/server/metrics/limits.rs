@@ -102,7 +102,9 @@ fn write_usage_windows(page: &mut MetricsText, usages: &[ProviderUsage]) {
         seconds(window.resets_at)
     });
     let help = "Time of the newest report about a usage window.";
-    write("cowhand_provider_window_reported_at_timestamp_seconds", help, |window| seconds(window.reported_at));
+    write("cowhand_provider_window_reported_at_timestamp_seconds", help, |window| {
+        seconds(window.reported_at)
+    });
     let labels = |usage: &ProviderUsage| [("provider", usage.provider.clone())];
     let reserves = usages.iter().filter_map(|usage| Some((labels(usage), usage.reserve?.number() / 100.0)));
     let help = "Part of the usage windows that automatic jobs do not use now.";
