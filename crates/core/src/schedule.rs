@@ -132,7 +132,7 @@ pub enum SkipReason {
     /// Its provider is used up for now.
     UsageLimit,
     /// Its provider has reached its reserve, so automatic jobs wait.
-    QuotaReserve,
+    ReserveReached,
     /// A job of the schedule could not be started, and is tried again.
     Requeued,
     /// Somebody cancelled the firing before it had a job.
@@ -164,7 +164,7 @@ written_as! {
         UnsupportedType = "unsupported_type", Disabled = "disabled", AlreadyRunning = "already_running",
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
-        SessionBusy = "session_busy", UsageLimit = "usage_limit", QuotaReserve = "quota_reserve",
+        SessionBusy = "session_busy", UsageLimit = "usage_limit", ReserveReached = "reserve_reached",
         Requeued = "requeued", Cancelled = "cancelled", Removed = "removed",
         NoNode = "no_node",
     }
@@ -173,7 +173,7 @@ written_as! {
 impl SkipReason {
     /// Checks whether the job of a firing waits for its provider.
     pub const fn is_about_provider(self) -> bool {
-        matches!(self, Self::UsageLimit | Self::QuotaReserve)
+        matches!(self, Self::UsageLimit | Self::ReserveReached)
     }
 }
 

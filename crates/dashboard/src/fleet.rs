@@ -16,7 +16,7 @@ use super::{PageAnswer, Pages, asks, budgets, chat_bots, elements, now, text};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
-    AgentView, ApiProblem, ListedJob, Page, QuotaView, StatusView, Total, UsageView, Waits,
+    AgentView, ApiProblem, ListedJob, Page, ProviderUsage, StatusView, Total, UsageView, Waits,
     removed_agent_sentence, segment,
 };
 
@@ -57,7 +57,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
             (part("failed", "Failed in the last 24 hours", &html! { a href="/jobs?status=failed" { "All failed jobs" } },
                 &failed_lately(&failed.items)))
         }
-        @if !status.quotas.is_empty() { (part("quotas", "Usage windows of providers", &html! {}, &quotas(&status.quotas, now))) }
+        @if !status.provider_usage.is_empty() { (part("provider-usage", "Usage windows of providers", &html! {}, &provider_usage(&status.provider_usage, now))) }
         (part("agents", "Agents", &html! {}, &agents(&status.agents, now)))
         @if !status.chat_bots.is_empty() { (part("chat-bots", "Chat bots", &html! {}, &chat_bots::table(&status, now))) }
     };
@@ -150,7 +150,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             @for parked in &status.parked {
                 p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (ShownMessage(&parked.message)) }
             }
-            @for reached in status.quotas.iter().filter_map(|quota| quota.reached.as_ref()) {
+            @for reached in status.provider_usage.iter().filter_map(|usage| usage.reached.as_ref()) {
                 p.alert { b { "No automatic job starts at " (text::plain(&reached.provider)) } ", until " (elements::at(reached.until)) ": " (ShownMessage(&reached.sentence())) }
             }
         }
@@ -306,16 +306,16 @@ fn failed_lately(failed: &[JobRecord]) -> Markup {
     }
 }
 
-fn quotas(quotas: &[QuotaView], now: Timestamp) -> Markup {
+fn provider_usage(usages: &[ProviderUsage], now: Timestamp) -> Markup {
     html! {
         table {
             thead { tr { th { "Provider" } th { "Window" } th.end { "Used" } th.end { "Reserve" } th { "Resets" } th.wide { "Reported" } } }
             tbody {
-                @for quota in quotas {
-                    @let reserve = quota.reserve.map_or_else(|| "–".to_owned(), |reserve| reserve.to_string());
-                    @for window in &quota.windows {
+                @for usage in usages {
+                    @let reserve = usage.reserve.map_or_else(|| "–".to_owned(), |reserve| reserve.to_string());
+                    @for window in &usage.windows {
                         tr {
-                            td { (text::plain(&quota.provider)) }
+                            td { (text::plain(&usage.provider)) }
                             td { (window.window.in_words()) }
                             td.end { span.number { (window.used_percent) "%" } }
                             td.end { span.number { (reserve) } }
@@ -323,9 +323,9 @@ fn quotas(quotas: &[QuotaView], now: Timestamp) -> Markup {
                             td.wide { (elements::from_now(window.reported_at, now)) }
                         }
                     }
-                    @if quota.windows.is_empty() {
+                    @if usage.windows.is_empty() {
                         tr {
-                            td { (text::plain(&quota.provider)) }
+                            td { (text::plain(&usage.provider)) }
                             td.muted { "not reported" }
                             td.end { "–" }
                             td.end { span.number { (reserve) } }

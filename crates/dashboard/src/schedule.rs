@@ -73,7 +73,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                         _ if view.never_fires.is_some() => "It does not fire: ",
                         Some(SkipReason::Paused) => "It has paused itself: ",
                         Some(SkipReason::UsageLimit) => "Its provider is used up: ",
-                        Some(SkipReason::QuotaReserve) => "Its provider keeps a reserve: ",
+                        Some(SkipReason::ReserveReached) => "Its provider keeps a reserve: ",
                         Some(SkipReason::Requeued) => "A job is tried again: ",
                         Some(SkipReason::OverBudget) => "Over budget: ",
                         Some(SkipReason::NotDue) => "It is not due: ",

@@ -26,8 +26,8 @@ impl Waits {
     /// Returns the time at which the provider accepts jobs again, the pause of the schedule ends, or the next attempt
     /// may start. None for all other reasons; the message about a budget already contains the time.
     pub fn ends(&self) -> Option<Timestamp> {
-        use SkipReason::{Paused, QuotaReserve, Requeued, UsageLimit};
-        self.until.filter(|_| matches!(self.reason, UsageLimit | QuotaReserve | Paused | Requeued))
+        use SkipReason::{Paused, Requeued, ReserveReached, UsageLimit};
+        self.until.filter(|_| matches!(self.reason, UsageLimit | ReserveReached | Paused | Requeued))
     }
 
     /// Returns whether the job may start at its `not_before`. False if it also waits after that time, because its agent

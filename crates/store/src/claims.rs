@@ -143,16 +143,8 @@ impl Store {
         let agent = job.agent().clone();
         self.write_if(SuccessIf::Committed, move |tx| {
             Box::pin(async move {
-                let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let reservation = match admission::admission(
-                    tx,
-                    &agent,
-                    &starter,
-                    StartCandidate::Existing { job: &id, spent },
-                    now,
-                )
-                .await?
-                {
+                let candidate = StartCandidate::waiting(&job);
+                let reservation = match admission::admission(tx, &agent, &starter, candidate, now).await? {
                     Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
                 };

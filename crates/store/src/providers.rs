@@ -9,6 +9,7 @@ use cowhand_core::attempt::UsageLimit;
 use cowhand_core::budget::Amount;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
 use cowhand_core::percent::Percent;
 use cowhand_core::provider::{
     LimitedProvider, Parked, ProviderState, ProviderWait, ReachedReserve, UsageWindow, WindowUsage,
@@ -48,6 +49,27 @@ pub(super) enum StartCandidate<'a> {
     Existing { job: &'a JobId, spent: Amount },
     /// A job that is not created yet.
     New { automatic: bool },
+}
+
+impl<'a> StartCandidate<'a> {
+    pub(super) fn waiting(job: &'a Job) -> Self {
+        Self::Existing { job: job.id(), spent: job.usage().map(Amount::of).unwrap_or_default() }
+    }
+
+    /// Returns the job, if it is created already.
+    pub(super) const fn job(self) -> Option<&'a JobId> {
+        match self {
+            Self::Existing { job, .. } => Some(job),
+            Self::New { .. } => None,
+        }
+    }
+
+    pub(super) fn spent(self) -> Amount {
+        match self {
+            Self::Existing { spent, .. } => spent,
+            Self::New { .. } => Amount::default(),
+        }
+    }
 }
 
 impl Store {

@@ -57,7 +57,7 @@ impl ProviderHold<'_> {
     pub const fn reason(&self) -> SkipReason {
         match self {
             Self::UsedUp(_) => SkipReason::UsageLimit,
-            Self::Reserved(_) => SkipReason::QuotaReserve,
+            Self::Reserved(_) => SkipReason::ReserveReached,
         }
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::jobs::status_word;
 use super::print::{self, Table};
 use super::{Failure, location, status};
-use cowhand_web::api::{AgentView, Page, QuotaView};
+use cowhand_web::api::{AgentView, Page, ProviderUsage};
 
 #[derive(Debug, Args)]
 pub(super) struct AgentsArgs {
@@ -26,10 +26,10 @@ impl AgentsArgs {
             print::json(&agents);
             return Ok(());
         }
-        let mut quotas: Vec<QuotaView> = Vec::new();
-        for quota in agents.iter().filter_map(|agent| agent.quota.as_ref()) {
-            if !quotas.iter().any(|known| known.provider == quota.provider) {
-                quotas.push(quota.clone());
+        let mut usages: Vec<ProviderUsage> = Vec::new();
+        for usage in agents.iter().filter_map(|agent| agent.provider_usage.as_ref()) {
+            if !usages.iter().any(|known| known.provider == usage.provider) {
+                usages.push(usage.clone());
             }
         }
         let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"])
@@ -44,11 +44,11 @@ impl AgentsArgs {
             ]);
         }
         table.print();
-        if !quotas.is_empty() {
+        if !usages.is_empty() {
             print::line("");
         }
         let now = Timestamp::now();
-        for line in quotas.iter().flat_map(|quota| status::quota_lines(quota, now)) {
+        for line in usages.iter().flat_map(|usage| status::usage_lines(usage, now)) {
             print::prose(&line, 2);
         }
         Ok(())

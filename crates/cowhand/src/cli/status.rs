@@ -22,7 +22,7 @@ use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, JobView, ListedJob, Page, QuotaView, RemovedAgent, RemovedSchedule,
+    AgentView, Code, DaemonView, JobView, ListedJob, Page, ProviderUsage, RemovedAgent, RemovedSchedule,
     StatusView, Waits, removed_agent_sentence,
 };
 
@@ -129,14 +129,13 @@ impl StatusArgs {
                 2,
             );
         }
-        let quotas = status.quotas.iter().filter(|quota| {
+        let usages = status.provider_usage.iter().filter(|usage| {
             self.agent.is_none()
-                || status
-                    .agents
-                    .iter()
-                    .any(|agent| agent.quota.as_ref().is_some_and(|own| own.provider == quota.provider))
+                || status.agents.iter().any(|agent| {
+                    agent.provider_usage.as_ref().is_some_and(|own| own.provider == usage.provider)
+                })
         });
-        for line in quotas.flat_map(|quota| quota_lines(quota, now)) {
+        for line in usages.flat_map(|usage| usage_lines(usage, now)) {
             print::prose(&line, 2);
         }
         print::line("");
@@ -223,12 +222,12 @@ pub(super) fn print_store_problem(problem: Option<&str>) {
 }
 
 /// Formats the usage windows and the reserve of a provider and, if its reserve is reached, until when automatic jobs wait.
-pub(super) fn quota_lines(quota: &QuotaView, now: Timestamp) -> Vec<String> {
-    let mut lines = vec![format!("provider {}: {}", quota.provider, quota.in_words(now))];
-    lines.extend(quota.reached.as_ref().map(|reached| {
+pub(super) fn usage_lines(usage: &ProviderUsage, now: Timestamp) -> Vec<String> {
+    let mut lines = vec![format!("provider {}: {}", usage.provider, usage.in_words(now))];
+    lines.extend(usage.reached.as_ref().map(|reached| {
         let (label, until) =
             (style::styled("reserve reached", style::ODD), duration::until(now, reached.until));
-        format!("{label}: {} starts automatic jobs again {until}: {}", quota.provider, reached.sentence())
+        format!("{label}: {} starts automatic jobs again {until}: {}", usage.provider, reached.sentence())
     }));
     lines
 }

@@ -232,7 +232,7 @@ fn describe_state(
 fn result_if_due(view: &ScheduleView) -> &'static str {
     match (view.skip_note_reason, view.kind.as_str(), view.skip_until) {
         // The firing makes a job, and only the job waits.
-        (Some(SkipReason::UsageLimit | SkipReason::QuotaReserve), ..)
+        (Some(SkipReason::UsageLimit | SkipReason::ReserveReached), ..)
         | (Some(SkipReason::OverBudget), "delay", _) => "its job would wait",
         // A cron firing waits only for running jobs, whose end is not known.
         (Some(SkipReason::OverBudget), "interval", _) | (Some(SkipReason::OverBudget), "cron", None) => {
@@ -328,7 +328,7 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
                 SkipReason::Paused
                 | SkipReason::OverBudget
                 | SkipReason::UsageLimit
-                | SkipReason::QuotaReserve
+                | SkipReason::ReserveReached
                 | SkipReason::Requeued,
             ),
             _,

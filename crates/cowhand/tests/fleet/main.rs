@@ -59,6 +59,7 @@ mod tables;
 mod terminal;
 mod trigger_errors;
 mod unstarted;
+mod unwritten;
 mod views;
 mod waits;
 mod work;

@@ -80,7 +80,7 @@ fn holds_automatic_jobs_back(store: &str) {
     assert_eq!(scene.json(&["trigger", "second", "work", "--wait"])["status"], "completed");
     let waits = |scene: &Scene| {
         let waits = automatic_job(scene)?["waits"].clone();
-        (waits["reason"] == "quota_reserve").then_some(waits)
+        (waits["reason"] == "reserve_reached").then_some(waits)
     };
     let waiting = wait_until("the automatic job to wait", || waits(&scene));
     let sentence = "claude keeps 20% of its 5-hour window for jobs by hand and from chats (`reserve`), and 83.5% is used";
@@ -132,11 +132,11 @@ fn shows_reserve(scene: &Scene, job: &str, resets: Timestamp, sentence: &str) {
         assert!(text.contains("weekly window 25% used") && text.contains("; reserve 20%"), "{text}");
         assert!(text.contains("reserve reached: claude starts automatic jobs again in"), "{text}");
     }
-    let quota = scene.json(&["status"])["quotas"][0].clone();
-    assert_eq!(quota["reached"]["until"], json!(resets.to_string()), "{quota:#}");
-    assert_eq!(quota["windows"][0]["used_percent"], 83.5, "{quota:#}");
+    let usage = scene.json(&["status"])["provider_usage"][0].clone();
+    assert_eq!(usage["reached"]["until"], json!(resets.to_string()), "{usage:#}");
+    assert_eq!(usage["windows"][0]["used_percent"], 83.5, "{usage:#}");
     let agents = scene.json(&["agents"]);
-    assert!(agents.as_array().unwrap().iter().all(|agent| agent["quota"] == quota), "{agents:#}");
+    assert!(agents.as_array().unwrap().iter().all(|agent| agent["provider_usage"] == usage), "{agents:#}");
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn reserve_stops_no_running_job_and_holds_its_retry_back() {
     let id = running["id"].as_str().unwrap();
     let by_hand = scene.json(&["trigger", "second", "-p", "Go."]);
     wait_until("the report of the job by hand", || {
-        scene.json(&["status"])["quotas"][0]["reached"].is_object().then_some(())
+        scene.json(&["status"])["provider_usage"][0]["reached"].is_object().then_some(())
     });
     assert_eq!((&scene.job(id)["status"], &by_hand["trigger_type"]), (&json!("running"), &json!("manual")));
     fs::remove_file(scene.root.join("slow")).unwrap();
     let waits = wait_until("the retry to wait", || {
-        Some(scene.job(id)["waits"].clone()).filter(|waits| waits["reason"] == "quota_reserve")
+        Some(scene.job(id)["waits"].clone()).filter(|waits| waits["reason"] == "reserve_reached")
     });
     let message = waits["message"].as_str().unwrap();
     assert!(message.starts_with("attempt 1 failed and will be retried: "), "{message}");
@@ -203,8 +203,8 @@ fn report_that_was_written_without_a_daemon_is_read() {
     let ended = Timestamp::now();
     scene.start();
     wait_until("it to be settled", || (scene.job(&job)["status"] == "completed").then_some(()));
-    let quota = scene.json(&["status"])["quotas"][0].clone();
-    assert_eq!(quota["reached"]["until"], json!(resets.to_string()), "{quota:#}");
-    let reported: Timestamp = quota["windows"][0]["reported_at"].as_str().unwrap().parse().unwrap();
+    let usage = scene.json(&["status"])["provider_usage"][0].clone();
+    assert_eq!(usage["reached"]["until"], json!(resets.to_string()), "{usage:#}");
+    let reported: Timestamp = usage["windows"][0]["reported_at"].as_str().unwrap().parse().unwrap();
     assert!(reported <= ended, "{reported} {ended}");
 }

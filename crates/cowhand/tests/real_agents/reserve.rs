@@ -21,15 +21,15 @@ fn reports_windows(cli: Cli) {
     let done = scene.json(&["trigger", "coder", "work", "--wait"]);
     assert_eq!(done["status"], "completed", "{done:#}");
     let windows = wait_until("the windows", || {
-        let quota = scene.json(&["status"])["quotas"][0].clone();
-        quota["reached"].is_object().then(|| quota["windows"].as_array().unwrap().clone())
+        let usage = scene.json(&["status"])["provider_usage"][0].clone();
+        usage["reached"].is_object().then(|| usage["windows"].as_array().unwrap().clone())
     });
     let shown: Vec<(&Value, &Value)> =
         windows.iter().map(|window| (&window["window"], &window["used_percent"])).collect();
     assert_eq!(shown, [(&json!("five_hour"), &json!(90.0)), (&json!("weekly"), &json!(40.0))]);
     let held = wait_until("the automatic job to wait", || {
         let jobs = scene.json(&["jobs", "--schedule", "after"]);
-        jobs.get(0).filter(|job| job["waits"]["reason"] == "quota_reserve").cloned()
+        jobs.get(0).filter(|job| job["waits"]["reason"] == "reserve_reached").cloned()
     });
     assert_eq!(held["status"], "pending", "{held:#}");
     let by_hand = scene.json(&["trigger", "coder", "-p", "SCENARIO:text", "--wait"]);

@@ -97,12 +97,20 @@ fn write_output(
     Ok(())
 }
 
-/// Writes the output that an earlier daemon could not write. If the job had a later attempt, nothing is written,
-/// because the output of this attempt would have to precede that of the later attempt. Returns whether the output is
-/// written.
-pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
+/// Writes the output that an earlier daemon could not write. `last_attempt` is the number of the last attempt of the job
+/// in the store, if the store has the job. If the job had a later attempt, nothing is written, because the output of this
+/// attempt would have to precede that of the later attempt. The folder of the later attempt may be gone already. Returns
+/// whether the output is written.
+pub(crate) fn catch_up(
+    attempt: &Attempt,
+    state: &StateFolder,
+    last_attempt: Option<u32>,
+    loaded: &Loaded,
+    now: Timestamp,
+) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
-    if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {
+    let has_later_folder = !is_missing(Attempt::new(state.path(), &job, number + 1).folder());
+    if has_later_folder || last_attempt.is_some_and(|last| last > number) {
         return false;
     }
     match write_output(attempt, state, &redactor_over(loaded, None), now) {

@@ -1,7 +1,7 @@
 //! Recovery after a restart: running attempts continue, ended attempts are settled, attempts that never began are
 //! requeued, and orphans are ended.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 use tracing::{info, warn};
 
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 
 use super::Daemon;
@@ -51,13 +52,32 @@ impl Daemon {
             self.tasks.spawn(orphan.end());
         }
         let (state, loaded, now) = (engine.home.state.clone(), engine.loaded(), engine.clock.now());
-        let write =
-            move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
+        let attempts = self.attempts_of_unwritten().await?;
+        let write = move |attempt: &Attempt, state: &StateFolder| {
+            let last = attempt.job().and_then(|job| attempts.get(&job).copied());
+            unwritten::catch_up(attempt, state, last, &loaded, now)
+        };
         let result = tokio::task::spawn_blocking(move || remove_settled(&state, &held, &write)).await;
         if let Err(error) = result.map_err(io::Error::other).flatten() {
             warn!("files of attempts that were settled are still there: {error}");
         }
         Ok(())
+    }
+
+    /// Returns the number of attempts of each job that has output to be written.
+    async fn attempts_of_unwritten(&self) -> Result<HashMap<JobId, u32>, FleetError> {
+        let state = self.engine.home.state.clone();
+        let jobs = run_blocking(move || {
+            let entries = entries(&state.attempts()).into_iter().flatten().flatten();
+            let attempts = entries.filter_map(|entry| Attempt::at(&entry.path()).ok());
+            attempts.filter(is_unwritten).filter_map(|attempt| attempt.job()).collect::<HashSet<JobId>>()
+        })
+        .await;
+        let mut attempts = HashMap::new();
+        for id in jobs {
+            attempts.extend(self.engine.store.job(id).await?.map(|job| (job.id().clone(), job.attempts())));
+        }
+        Ok(attempts)
     }
 
     /// Returns the index of the fallback with which the last attempt of the job was started; `None` if it was started

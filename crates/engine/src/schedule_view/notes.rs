@@ -527,7 +527,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::OverBudget => "it would have exceeded a budget",
         SkipReason::Paused => "it had paused itself",
         SkipReason::UsageLimit => "the usage limit of its provider was reached",
-        SkipReason::QuotaReserve => "the reserve of its provider was reached",
+        SkipReason::ReserveReached => "the reserve of its provider was reached",
         SkipReason::SessionBusy => "an earlier job with the same session has not ended",
         SkipReason::Requeued => "its job could not be started, and is tried again",
         SkipReason::Cancelled => "somebody cancelled it before it had a job",

@@ -1,6 +1,6 @@
 //! Whether a job may start now: reads the facts in the transaction of a claim, and lets core decide.
 
-use cowhand_core::budget::{Amount, Reservation};
+use cowhand_core::budget::Reservation;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::Requeued;
 use cowhand_core::plan::{Admission, PlaceCount, StartFacts, admit};
@@ -68,21 +68,15 @@ pub(super) async fn admission(
         NodeAdmission::Drained => return Ok(Err(Claim::Drained)),
     };
     lock_agent(tx, agent).await?;
-    let (taken, existing, spent) = match candidate {
-        StartCandidate::Existing { job, spent } => {
-            let taken = read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?;
-            (taken, Some(job), spent)
-        }
-        StartCandidate::New { .. } => {
-            let taken = count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?;
-            (taken, None, Amount::default())
-        }
+    let taken = match candidate.job() {
+        Some(_) => read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?,
+        None => count_jobs_ahead(tx, agent, starter.max_concurrent, now).await?,
     };
     let session_busy = match &starter.session_key {
-        Some(key) => sessions::is_busy(tx, agent, key, existing).await?,
+        Some(key) => sessions::is_busy(tx, agent, key, candidate.job()).await?,
         None => false,
     };
-    let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
+    let reservation = budgets::reserve(tx, agent, candidate.spent(), starter.limits.as_ref()).await?;
     let start_facts = StartFacts {
         over: reservation.as_ref().err().copied(),
         // `Job::start` checks the earliest start of the job, and the planner checks the hold of its schedule.

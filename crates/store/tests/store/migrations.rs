@@ -72,7 +72,9 @@ async fn a_used_store_of_the_first_version_is_carried_along(db: TestDb) {
     assert_eq!(ledger[0].outcome, FiringOutcome::Ran);
     assert_eq!(ledger[0].jobs.len(), 1, "its job is known, which did not know its firing");
     assert_eq!(store.events_after(0, 10).await.unwrap().len(), 2);
-    assert_eq!(store.snapshot().await.unwrap().jobs.len(), 2);
+    let live = store.snapshot().await.unwrap().jobs;
+    let automatic: Vec<_> = live.iter().map(|job| job.automatic).collect();
+    assert_eq!(automatic, [true, false], "a webhook and a chat message caused them");
 }
 
 async fn items_and_sums_of_costs_are_carried_along(db: TestDb) {

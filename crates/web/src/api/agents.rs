@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::extract::{ByPage, JsonBody, parse_name};
-use super::quotas::QuotaView;
+use super::provider_usage::ProviderUsage;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::{PreparingFiring, ScheduleView, TriggerRequest, Triggered};
@@ -57,7 +57,7 @@ pub struct AgentView {
     pub untaken_work: Option<String>,
     /// Usage windows and reserve of its provider; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quota: Option<QuotaView>,
+    pub provider_usage: Option<ProviderUsage>,
 }
 
 /// Running job of an adopted schedule. It keeps the name of the agent that it was created for.
@@ -232,7 +232,7 @@ impl AgentView {
         now: Timestamp,
     ) -> Self {
         let slot = roster.slot(agent);
-        let quota = slot.map(|slot| QuotaView::of(&slot, snapshot.providers.get(&slot.provider), now));
+        let usage = slot.map(|slot| ProviderUsage::of(&slot, snapshot.providers.get(&slot.provider), now));
         let waiting = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
         let agent_schedules = schedules.iter().filter(|view| view.agent == agent.name);
         let next = agent_schedules.filter_map(|view| {
@@ -263,7 +263,7 @@ impl AgentView {
             next_job: snapshot.next_to_start(roster, agent, now).map(|job| job.id.clone()),
             untaken_work: untaken_work(agent),
             web_chat: agent.web_chat.is_some(),
-            quota: quota.filter(|quota| !quota.is_empty()),
+            provider_usage: usage.filter(|usage| !usage.is_empty()),
             last_job: None,
             next: next.min_by_key(|next| next.at),
             followup_refused: None,

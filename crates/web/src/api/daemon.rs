@@ -16,7 +16,7 @@ use super::agents::{self, AgentView};
 use super::extract::{Count, JsonBody};
 use super::leases::LostLease;
 use super::nodes::{self, NodeStateView, NodeView};
-use super::quotas::QuotaView;
+use super::provider_usage::ProviderUsage;
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::chat::{ChatBotView, chat_bots};
@@ -56,7 +56,7 @@ pub struct StatusView {
     pub lost_leases: Vec<LostLease>,
     /// Providers with a reserve, or with usage windows that the programs of their agents have reported.
     #[serde(default)]
-    pub quotas: Vec<QuotaView>,
+    pub provider_usage: Vec<ProviderUsage>,
     /// Work items that no agent takes before a person acts.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
@@ -135,7 +135,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let asks = api.current_asks(api.store.open_asks(Count::MAX_COUNT).await?).await;
     let asks = asks.iter().filter(|ask| ask.state == AskState::Open).count();
     let messages = api.store.waiting_messages().await?.values().map(|count| *count as usize).sum();
-    let (parked, quotas) = providers::parked_and_quotas(&api).await?;
+    let (parked, provider_usage) = providers::parked_and_usage(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
     let untold = undelivered(&api.store, now).await?;
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
@@ -160,7 +160,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         asks,
         messages,
         parked,
-        quotas,
+        provider_usage,
         given_up,
         untold,
         gone,

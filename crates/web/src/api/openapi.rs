@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::problem::Details;
 use super::route::{AnswerForm, Creates, JobAccess, Route, RouteAnswer};
-use super::{Code, routes};
+use super::{BACKUP_PATH, Code, routes};
 use cowhand_engine::fleet::PreparingFiring;
 
 pub(super) async fn document() -> Json<Value> {
@@ -94,6 +94,9 @@ fn operation(
 /// Describes which tokens open an endpoint.
 fn access(route: &Route) -> String {
     match route.job_access {
+        JobAccess::No if route.path == BACKUP_PATH => {
+            "Only on the owner's socket: every token is refused, whatever its scope.".to_owned()
+        }
         JobAccess::No => format!("Needs the scope `{}`.", route.scope),
         JobAccess::Also => format!("Needs the scope `{}`, or the token of the job.", route.scope),
         JobAccess::Only => "Needs the token of the job.".to_owned(),

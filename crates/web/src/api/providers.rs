@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::quotas::QuotaView;
+use super::provider_usage::ProviderUsage;
 use super::{Api, ApiProblem, Page};
 
 /// Provider of the fleet, with the agents that use it.
@@ -20,7 +20,7 @@ pub struct ProviderView {
     pub limits: Provider,
     /// Usage limit that applies now; none if the provider accepts jobs.
     pub parked: Option<Parked>,
-    pub quota: QuotaView,
+    pub provider_usage: ProviderUsage,
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderView>>, ApiProblem> {
@@ -29,13 +29,13 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderVie
 
 /// Returns the usage limits of the providers that currently accept no jobs, and the usage windows and reserves of the
 /// providers that have any.
-pub(super) async fn parked_and_quotas(api: &Api) -> Result<(Vec<Parked>, Vec<QuotaView>), ApiProblem> {
-    let (mut parked, mut quotas) = (Vec::new(), Vec::new());
+pub(super) async fn parked_and_usage(api: &Api) -> Result<(Vec<Parked>, Vec<ProviderUsage>), ApiProblem> {
+    let (mut parked, mut usages) = (Vec::new(), Vec::new());
     for view in views(api).await? {
         parked.extend(view.parked);
-        quotas.extend(Some(view.quota).filter(|quota| !quota.is_empty()));
+        usages.extend(Some(view.provider_usage).filter(|usage| !usage.is_empty()));
     }
-    Ok((parked, quotas))
+    Ok((parked, usages))
 }
 
 /// Ends the usage limit of a provider before its reset time, for example because the user bought more usage or the
@@ -52,7 +52,7 @@ pub(super) async fn unpark(
         ))
     })?;
     if !api.store.unpark(provider.clone(), api.now()).await? {
-        let advice = match &view.quota.reached {
+        let advice = match &view.provider_usage.reached {
             Some(reserve) => format!(
                 "its reserve holds automatic jobs back until {:.0}; a smaller `reserve` in the config ends that",
                 reserve.until
@@ -81,7 +81,7 @@ async fn views(api: &Api) -> Result<Vec<ProviderView>, ApiProblem> {
             continue;
         }
         let state = states.get(&slot.provider);
-        let quota = QuotaView::of(&slot, state, now);
+        let provider_usage = ProviderUsage::of(&slot, state, now);
         let parked = state.and_then(|state| state.parked.clone());
         let parked = parked.filter(|parked| parked.until > now);
         views.push(ProviderView {
@@ -89,7 +89,7 @@ async fn views(api: &Api) -> Result<Vec<ProviderView>, ApiProblem> {
             agents: vec![agent.name.clone()],
             limits: slot.limits,
             parked,
-            quota,
+            provider_usage,
         });
     }
     Ok(views)

@@ -242,7 +242,7 @@ fn a_job_held_by_the_reserve_uses_a_fallback_or_explains_its_wait() {
     assert_eq!(shown(&scene(codex, &["claude"], "hand")), (Some(None), None), "its own program");
     let sentence =
         "claude keeps 20% of its 5-hour window for jobs by hand and from chats (`reserve`), and 90% is used";
-    let held = (SkipReason::QuotaReserve, at("11:30"), sentence.to_owned());
+    let held = (SkipReason::ReserveReached, at("11:30"), sentence.to_owned());
     assert_eq!(shown(&scene("{}", &["claude"], "clock")), (None, Some(held)));
     assert_eq!(shown(&scene(codex, &["claude", "codex"], "hand")), (Some(None), None));
     let all = shown(&scene(codex, &["claude", "codex"], "clock"));

@@ -124,7 +124,7 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 22] = [
     ("limited/parked", "idle", Some("usage_limit")),
     ("limited/parks", "idle", Some("not_due")),
     ("saver/reports", "idle", Some("unsupported_type")),
-    ("saver/after", "idle", Some("quota_reserve")),
+    ("saver/after", "idle", Some("reserve_reached")),
     ("holder/full", "idle", Some("at_capacity")),
     ("runner/runs", "running", Some("already_running")),
     ("worker/poll", "running", Some("unsupported_type")),

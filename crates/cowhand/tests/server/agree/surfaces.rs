@@ -199,7 +199,7 @@ impl Surfaces<'_> {
             if let Some(message) = one["waits"]["message"].as_str() {
                 assert!(page.contains(&escaped(message)), "{id}: {message}");
             }
-            if one["waits"]["reason"] == "usage_limit" || one["waits"]["reason"] == "quota_reserve" {
+            if one["waits"]["reason"] == "usage_limit" || one["waits"]["reason"] == "reserve_reached" {
                 let until = one["waits"]["until"].as_str().unwrap();
                 let fleet = self.page("/").await;
                 for page in [&page, &fleet] {
@@ -301,17 +301,17 @@ impl Surfaces<'_> {
     }
 
     async fn reserve(&self, providers: &[Value]) {
-        let quotas = self.api("status").await["quotas"].as_array().unwrap().clone();
-        let [quota] = quotas.as_slice() else { panic!("{quotas:?}") };
-        assert_eq!((&quota["provider"], &quota["reserve"]), (&json!("claude"), &json!("20%")));
+        let usages = self.api("status").await["provider_usage"].as_array().unwrap().clone();
+        let [usage] = usages.as_slice() else { panic!("{usages:?}") };
+        assert_eq!((&usage["provider"], &usage["reserve"]), (&json!("claude"), &json!("20%")));
         let claude = providers.iter().find(|provider| provider["provider"] == "claude").unwrap();
-        assert_eq!(claude["quota"], *quota);
+        assert_eq!(claude["provider_usage"], *usage);
         let agent = self.api("agents/saver").await;
-        assert_eq!(agent["quota"], *quota);
-        let window = &quota["windows"][0];
+        assert_eq!(agent["provider_usage"], *usage);
+        let window = &usage["windows"][0];
         assert_eq!((&window["window"], &window["used_percent"]), (&json!("five_hour"), &json!(90.0)));
         let [resets, reported, until] =
-            [&window["resets_at"], &window["reported_at"], &quota["reached"]["until"]]
+            [&window["resets_at"], &window["reported_at"], &usage["reached"]["until"]]
                 .map(|at| time(at).unwrap());
         assert_eq!(until, resets);
         let job = told(self.scene, &["jobs", "--schedule", "after"])[0].clone();
@@ -370,7 +370,7 @@ impl Surfaces<'_> {
             let (standing, _) = why.split_once("\n\n").unwrap();
             let standing = standing.split_whitespace().collect::<Vec<_>>().join(" ");
             let tells = standing.contains("fires next in") || standing.contains("Its next due time is in");
-            let reasons = ["usage_limit", "quota_reserve", "over_budget"];
+            let reasons = ["usage_limit", "reserve_reached", "over_budget"];
             let explained = reasons.iter().any(|reason| view["skip_reason"] == *reason);
             assert_eq!(tells || explained, view["next_run_at"].is_string() || explained, "{name}: {why}");
             let (_, next, _) = self.scene.run(&["schedule", "next", &name]);

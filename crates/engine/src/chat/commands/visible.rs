@@ -101,7 +101,7 @@ fn without_errors(view: ScheduleView) -> ScheduleView {
         Some(
             SkipReason::OverBudget
                 | SkipReason::UsageLimit
-                | SkipReason::QuotaReserve
+                | SkipReason::ReserveReached
                 | SkipReason::OutsideHours
                 | SkipReason::Disabled
         )

@@ -189,7 +189,7 @@ impl ContainerEngine {
         let path = format!("/containers/{name}/attach?stream=1&{streams}");
         let answer = self.within(SHORT_TIMEOUT, self.send(Method::POST, &path, None)).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            self.read(answer).await?;
+            self.within(SHORT_TIMEOUT, self.read(answer)).await?;
             return Err(self.unexpected_answer("it refused to attach to the container's output".to_owned()));
         }
         let upgrade = async {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::Metrics;
 use super::text::{MetricKind, MetricsText};
-use crate::api::{ApiProblem, BudgetView, QuotaView, WindowView, budget_views};
+use crate::api::{ApiProblem, BudgetView, ProviderUsage, WindowView, budget_views};
 
 /// Largest number of open asks that are counted.
 const MAX_ASKS_COUNTED: u32 = 10_000;
@@ -68,8 +68,8 @@ impl Metrics {
         });
         let help = "Time at which a provider that is used up accepts jobs again; 0 if it accepts jobs now.";
         page.family(MetricKind::Gauge, "cowhand_provider_parked_until_timestamp_seconds", help, parked);
-        let quotas = slots.iter().map(|(provider, slot)| QuotaView::of(slot, states.get(provider), now));
-        write_quotas(page, &quotas.collect::<Vec<_>>());
+        let usages = slots.iter().map(|(provider, slot)| ProviderUsage::of(slot, states.get(provider), now));
+        write_usage_windows(page, &usages.collect::<Vec<_>>());
         Ok(())
     }
 
@@ -86,11 +86,11 @@ impl Metrics {
 }
 
 /// Writes the usage windows of the providers and their reserves.
-fn write_quotas(page: &mut MetricsText, quotas: &[QuotaView]) {
-    let windows = || quotas.iter().flat_map(|quota| quota.windows.iter().map(move |window| (quota, window)));
+fn write_usage_windows(page: &mut MetricsText, usages: &[ProviderUsage]) {
+    let windows = || usages.iter().flat_map(|usage| usage.windows.iter().map(move |window| (usage, window)));
     let mut write = |name: &str, help: &str, value: fn(&WindowView) -> f64| {
-        let samples = windows().map(|(quota, window)| {
-            let labels = [("provider", quota.provider.clone()), ("window", window.window.to_string())];
+        let samples = windows().map(|(usage, window)| {
+            let labels = [("provider", usage.provider.clone()), ("window", window.window.to_string())];
             (labels, value(window))
         });
         page.family(MetricKind::Gauge, name, help, samples);
@@ -105,13 +105,13 @@ fn write_quotas(page: &mut MetricsText, quotas: &[QuotaView]) {
     write("cowhand_provider_window_reported_at_timestamp_seconds", help, |window| {
         seconds(window.reported_at)
     });
-    let labels = |quota: &QuotaView| [("provider", quota.provider.clone())];
-    let reserves = quotas.iter().filter_map(|quota| Some((labels(quota), quota.reserve?.number() / 100.0)));
+    let labels = |usage: &ProviderUsage| [("provider", usage.provider.clone())];
+    let reserves = usages.iter().filter_map(|usage| Some((labels(usage), usage.reserve?.number() / 100.0)));
     let help = "Part of the usage windows that automatic jobs do not use now.";
     page.family(MetricKind::Gauge, "cowhand_provider_reserve_ratio", help, reserves);
-    let until = quotas.iter().filter(|quota| quota.reserve.is_some()).map(|quota| {
-        let until = quota.reached.as_ref().map_or(0, |reached| reached.until.as_second());
-        (labels(quota), until)
+    let until = usages.iter().filter(|usage| usage.reserve.is_some()).map(|usage| {
+        let until = usage.reached.as_ref().map_or(0, |reached| reached.until.as_second());
+        (labels(usage), until)
     });
     let help = "Time at which automatic jobs start again at a provider whose reserve is reached; 0 if they start now.";
     page.family(MetricKind::Gauge, "cowhand_provider_reserved_until_timestamp_seconds", help, until);

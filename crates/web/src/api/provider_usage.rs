@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Usage windows and reserve of a provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct QuotaView {
+pub struct ProviderUsage {
     pub provider: String,
     /// Windows that the programs of its agents have reported and that have not ended.
     pub windows: Vec<WindowView>,
@@ -31,7 +31,7 @@ pub struct WindowView {
     pub reported_at: Timestamp,
 }
 
-impl QuotaView {
+impl ProviderUsage {
     pub(crate) fn of(slot: &LimitedProvider, state: Option<&ProviderState>, now: Timestamp) -> Self {
         let current = state.iter().flat_map(|state| &state.windows).filter(|usage| usage.is_current(now));
         let mut windows: Vec<WindowView> = current.map(WindowView::of).collect();
