@@ -485,14 +485,13 @@ impl Job {
         }
     }
 
-    /// Adds the usage of the running attempt.
+    /// Adds the usage of the running attempt, or usage of an earlier attempt that becomes known late.
     pub fn spend(&mut self, usage: &JobUsage) -> Result<(), JobChangeRefused> {
         match self.state {
-            JobState::Running { .. } => {
+            JobState::Running { .. } | JobState::Pending { .. } => {
                 self.usage.get_or_insert_default().add(usage);
                 Ok(())
             }
-            JobState::Pending { .. } => Err(JobChangeRefused::NotRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
     }

@@ -38,7 +38,6 @@ mod problem;
 mod provider_usage;
 mod providers;
 mod prune;
-mod quotas;
 pub(crate) mod rebinding_listener;
 mod reports;
 mod route;
