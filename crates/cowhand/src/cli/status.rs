@@ -149,6 +149,8 @@ impl StatusArgs {
         let mut lines = schedule_problems(&schedules, client.is_alone(), now);
         add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
         if self.agent.is_none() {
+            let undelivered = status.undelivered_notifications.iter();
+            lines.extend(undelivered.map(|target| notifications_line(target, now)));
             lines.extend(status.gone.iter().map(gone_agent_line));
         }
         let of_agent = |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
@@ -159,11 +161,6 @@ impl StatusArgs {
         lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
         let of_agent = |item: &&UndeliveredItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
         lines.extend(status.untold.iter().filter(of_agent).map(|item| undelivered_line(item, now)));
-        if self.agent.is_none() {
-            lines.extend(
-                status.undelivered_notifications.iter().map(|target| notifications_line(target, now)),
-            );
-        }
         let of_agent =
             |skipped: &&SkippedFiles| self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent));
         lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));

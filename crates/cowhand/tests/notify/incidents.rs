@@ -24,7 +24,7 @@ agents:
   - name: limited
     provider: shared
     runtime: command
-    command: [sh, -c, 'printf "{\"type\":\"result\",\"is_error\":true,\"result\":\"You have hit your usage limit. Try again in 1 day.\"}\n"']
+    command: [sh, -c, 'if [ -e more ]; then echo fine; else printf "{\"type\":\"result\",\"is_error\":true,\"result\":\"You have hit your usage limit. Try again in 1 day.\"}\n"; fi']
   - name: spender
     runtime: command
     budget: {per_day_usd: 0.05}
@@ -64,6 +64,7 @@ fn each_kind_of_incident_is_reported_once() {
     assert_eq!(opened(&receiver, "schedule_paused"), "opened pauses/s has paused itself");
     scene.run(&["trigger", "limited"]);
     assert_eq!(opened(&receiver, "provider_parked"), "opened The provider shared has reached a usage limit");
+    fs::write(scene.path("more"), "").unwrap();
     scene.run(&["unpark", "shared"]);
     assert_eq!(ended(&receiver, "provider_parked"), "ended The provider shared can be used again");
     scene.job("spender");

@@ -94,6 +94,22 @@ fn equal_incidents_are_one_message_until_they_end() {
     );
 }
 
+/// An event with its subject.
+type Happening = (&'static str, serde_json::Value);
+
+/// Checks what is sent for an incident that begins with one event, and ends with another or at a time.
+fn assert_opens_and_ends(roster: &Roster, begin: Happening, end: Option<Happening>, expected: [&str; 2]) {
+    let mut open = OpenIncidents::default();
+    let mut steps = open.apply(&event(1, begin.0, begin.1), roster, at(1));
+    steps.extend(open.at_time(at(2)));
+    match end {
+        Some((subject, fact)) => steps.extend(open.apply(&event(3, subject, fact), roster, at(3))),
+        None => steps.extend(open.at_time(at(1_000))),
+    }
+    assert_eq!(sent(&steps), expected);
+    assert_eq!(open, OpenIncidents::default());
+}
+
 #[test]
 fn each_kind_opens_and_ends() {
     let roster = fleet(json!([{"to": ["ops"]}]));
@@ -189,15 +205,7 @@ fn each_kind_opens_and_ends() {
             ],
         ),
     ] {
-        let mut open = OpenIncidents::default();
-        let mut steps = open.apply(&event(1, begin.0, begin.1), &roster, at(1));
-        steps.extend(open.at_time(at(2)));
-        match end {
-            Some((subject, fact)) => steps.extend(open.apply(&event(3, subject, fact), &roster, at(3))),
-            None => steps.extend(open.at_time(at(1_000))),
-        }
-        assert_eq!(sent(&steps), expected);
-        assert_eq!(open, OpenIncidents::default());
+        assert_opens_and_ends(&roster, begin, end, expected);
     }
 }
 
