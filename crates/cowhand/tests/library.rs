@@ -46,6 +46,7 @@ const WAITER: &str = "touch up; while [ ! -e go ]; do sleep 0.05; done; echo wen
 
 fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
     Options {
+        node: cowhand::fleet::NodeOptions::default(),
         agents: AgentSource::Given(Roster::of(agents)),
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,

@@ -68,7 +68,8 @@ impl Daemon {
     async fn attempts_of_unwritten(&self) -> Result<HashMap<JobId, u32>, FleetError> {
         let state = self.engine.home.state.clone();
         let jobs = run_blocking(move || {
-            let entries = entries(&state.attempts()).into_iter().flatten().flatten();
+            let folder = state.attempts();
+            let entries = entries(&folder).into_iter().flatten().flatten();
             let attempts = entries.filter_map(|entry| Attempt::at(&entry.path()).ok());
             attempts.filter(is_unwritten).filter_map(|attempt| attempt.job()).collect::<HashSet<JobId>>()
         })

@@ -39,6 +39,7 @@ async fn fire_and_claim(store: &Store, schedule: ScheduleId, second: i64, max_co
         on_lost: OnLostLease::Pause,
         max_concurrent,
         shared: cowhand_store::SharedLimits::default(),
+        shared: cowhand_store::SharedLimits::default(),
         session_key: None,
         limits: None,
         slot: None,

@@ -111,7 +111,8 @@ async fn sixteen_claimers_never_exceed_the_capacity(db: TestDb) {
 /// Returns the starter of a node without other limits than these.
 fn starter(node: &str, shared: SharedLimits) -> Starter {
     let (node, lease, max_concurrent) = (node.to_owned(), LEASE, 1_000);
-    Starter { node, lease, max_concurrent, shared, session_key: None, limits: None, slot: None }
+    let on_lost = cowhand_core::lease::OnLostLease::Pause;
+    Starter { node, lease, on_lost, max_concurrent, shared, session_key: None, limits: None, slot: None }
 }
 
 /// Three nodes with 2 places each claim jobs of a fleet with 5 places.
