@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Values of the placeholders. The names are those of the fleet in which commands run.
-const PLACEHOLDERS: [(&str, &str); 23] = [
+const PLACEHOLDERS: [(&str, &str); 24] = [
     ("ADDRESS:PORT", "127.0.0.1:0"),
     ("AGENT", "coder"),
     ("AGENT/SCHEDULE", "coder/nightly"),

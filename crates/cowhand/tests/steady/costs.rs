@@ -191,6 +191,7 @@ async fn statements_per_job(schedules: usize) -> (u64, u64) {
     fs::write(&config_file, config(schedules)).unwrap();
     let state = folder.path().join("state");
     let options = Options {
+        node: cowhand::fleet::NodeOptions::default(),
         agents: AgentSource::Config(config_file),
         state: StateFolder::at(state.clone()),
         clock: Clock::System,

@@ -30,6 +30,7 @@ fn agent(folder: &TempDir) -> Agent {
 async fn silent_container_engine_does_not_block_fleet() {
     let folder = TempDir::new().unwrap();
     let options = Options {
+        node: cowhand::fleet::NodeOptions::default(),
         agents: AgentSource::Given(Roster::of(vec![agent(&folder)])),
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,

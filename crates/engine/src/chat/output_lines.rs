@@ -49,7 +49,7 @@ impl OutputLines {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use cowhand_core::output::OutputMessage;
@@ -72,7 +72,7 @@ mod tests {
     /// A read takes longer than the time between two ticks, and a post takes longer than many reads.
     #[tokio::test(start_paused = true)]
     async fn a_read_goes_on_while_nobody_takes_its_line() {
-        let finished = Arc::new(AtomicU64::new(0));
+        let finished = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&finished);
         let reads = unfold(1, move |line| {
             let counter = Arc::clone(&counter);
@@ -86,9 +86,8 @@ mod tests {
         for expected in 1..=3 {
             // Each tick drops the future that waits for the line.
             let line = loop {
-                match timeout(Duration::from_millis(300), lines.next()).await {
-                    Ok(line) => break line,
-                    Err(_) => {}
+                if let Ok(line) = timeout(Duration::from_millis(300), lines.next()).await {
+                    break line;
                 }
             };
             assert_eq!(line.unwrap().unwrap().line, expected);
@@ -97,7 +96,7 @@ mod tests {
         assert!(finished.load(Ordering::SeqCst) >= 10, "the reads stopped during the post");
         sleep(Duration::from_mins(1)).await;
         let read = finished.load(Ordering::SeqCst);
-        assert!(read <= 3 + LINES_AHEAD as u64 + 1, "{read} lines are read ahead");
+        assert!(read <= 3 + LINES_AHEAD + 1, "{read} lines are read ahead");
         assert_eq!(lines.next().await.unwrap().unwrap().line, 4);
     }
 }

@@ -9,8 +9,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{
-    AnsweredJob, ChatAnswer, ChatAsk, ChatBotState, ChatCounts, Claim, FileSent, Fired, MessageLimits,
-    SentFile,
+    AnsweredJob, ChatAnswer, ChatAsk, ChatBotState, Claim, FileSent, Fired, MessageLimits, SentFile,
 };
 use jiff::SignedDuration;
 
@@ -26,17 +25,15 @@ on_both! {
     an_ended_answer_does_not_change,
     an_open_answer_shows_its_job,
     one_node_has_a_bot,
-    open_answers_and_messages_that_are_not_handled_are_counted,
-    answers_of_which_a_part_was_refused_are_counted,
     asks_of_a_chat_are_open_until_their_posts_are_closed,
     a_reset_counts_for_its_conversation,
     a_command_acts_on_one_thing,
     a_running_attempt_sends_each_file_once,
 }
 
-const BOT: &str = "slack:B1";
+pub(crate) const BOT: &str = "slack:B1";
 
-fn message(id: &str, channel: &str, second: i64) -> ChatMessage {
+pub(crate) fn message(id: &str, channel: &str, second: i64) -> ChatMessage {
     ChatMessage {
         platform: ChatPlatform::Slack,
         id: id.into(),
@@ -319,59 +316,6 @@ async fn one_node_has_a_bot(db: TestDb) {
     assert_eq!(inbox.as_deref(), Some("discord:7"), "the account does not change with the node");
     store.drop_chat_bot("b".into()).await.unwrap();
     assert!(store.chat_bots().await.unwrap().is_empty());
-}
-
-async fn open_answers_and_messages_that_are_not_handled_are_counted(db: TestDb) {
-    let (store, schedule) = with_schedule(&db).await;
-    assert_eq!(store.chat_counts(at(0)).await.unwrap(), ChatCounts::default());
-    for id in ["C1:1", "C1:2"] {
-        store.receive_chat_message(BOT.into(), message(id, "C1", 1), at(1)).await.unwrap();
-        store
-            .open_chat_answer(answer(schedule, id, "slack C1", 1), None, MessageLimits::default())
-            .await
-            .unwrap();
-    }
-    let counts = async || {
-        let counts = store.chat_counts(at(0)).await.unwrap();
-        let of_coder = ("coder".parse().unwrap(), ChatPlatform::Slack);
-        (counts.open_answers.get(&of_coder).copied(), counts.unhandled_messages.get(BOT).copied())
-    };
-    assert_eq!(counts().await, (Some(2), Some(2)));
-    store.chat_message_handled(BOT.into(), "C1:1".into()).await.unwrap();
-    store.end_chat_answer(schedule, key("C1:1"), at(2)).await.unwrap();
-    assert_eq!(counts().await, (Some(1), Some(1)));
-    store.chat_message_handled(BOT.into(), "C1:2".into()).await.unwrap();
-    store.end_chat_answer(schedule, key("C1:2"), at(2)).await.unwrap();
-    assert_eq!(counts().await, (None, None));
-}
-
-async fn answers_of_which_a_part_was_refused_are_counted(db: TestDb) {
-    let (store, schedule) = with_schedule(&db).await;
-    for (second, id) in [(1, "C1:1"), (2, "C1:2"), (3, "C1:3")] {
-        let opened = answer(schedule, id, "slack C1", second);
-        store.open_chat_answer(opened, None, MessageLimits::default()).await.unwrap();
-    }
-    let save = async |id: &str, progress: AnswerProgress| {
-        assert!(store.save_chat_answer(schedule, key(id), progress, "n1".into(), None).await.unwrap());
-    };
-    let job: cowhand_core::id::JobId = "job-2026-01-05-a1b2c3".parse().unwrap();
-    let refused = |reason: &str, second, job| {
-        let mut progress = AnswerProgress { job, ..AnswerProgress::default() };
-        progress.note_refusal(reason.into(), at(second));
-        progress
-    };
-    save("C1:1", refused("first", 10, None)).await;
-    save("C1:2", refused("second", 20, Some(job.clone()))).await;
-    save("C1:3", AnswerProgress::default()).await;
-    // The end of the answer keeps the refusal.
-    store.end_chat_answer(schedule, key("C1:2"), at(21)).await.unwrap();
-    let counts = async |since| {
-        let counts = store.chat_counts(at(since)).await.unwrap().refused_answers;
-        counts.into_values().map(|refused| (refused.count, refused.last_reason, refused.last_job)).next()
-    };
-    assert_eq!(counts(10).await, Some((2, "second".to_owned(), Some(job.clone()))));
-    assert_eq!(counts(11).await, Some((1, "second".to_owned(), Some(job))));
-    assert_eq!(counts(21).await, None);
 }
 
 async fn asks_of_a_chat_are_open_until_their_posts_are_closed(db: TestDb) {

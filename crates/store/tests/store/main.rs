@@ -7,6 +7,7 @@ mod asks;
 mod attempts;
 mod budgets;
 mod chat;
+mod chat_counts;
 mod chat_edits;
 mod chat_limits;
 mod conformance;
