@@ -14,13 +14,13 @@ fn mistakes_in_notify_are_reported_at_their_position() {
     for (notify, errors, expected) in [
         (format!("{{targets: {{{slack}}}, rules: [{{to: [ops]}}]}}"), 0, ""),
         (
-            format!("{{targets: {{{slack}}}, rules: [{{to: [opps]}}]}}"),
+            format!("{{targets: {{{slack}}}, rules: [{{to: [nobody]}}]}}"),
             1,
-            "there is no notification target `opps`",
+            "there is no notification target `nobody`",
         ),
         ("{rules: [{to: [ops]}]}".to_owned(), 1, "there is no notification target `ops`"),
         (format!("{{targets: {{{slack}}}, rules: [{{to: []}}]}}"), 1, ""),
-        (format!("{{targets: {{{slack}}}, rules: [{{to: [ops], kinds: [job_fialed]}}]}}"), 1, "job_failed"),
+        (format!("{{targets: {{{slack}}}, rules: [{{to: [ops], kinds: [job_fail]}}]}}"), 1, "job_failed"),
         (
             format!("{{targets: {{{slack}}}, rules: [{{to: [ops], kinds: [job_failed], severity: critical}}]}}"),
             0,
