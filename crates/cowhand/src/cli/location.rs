@@ -143,6 +143,11 @@ impl FleetLocation {
         })
     }
 
+    /// Returns whether other nodes may use the store of this fleet.
+    pub(super) fn has_shared_store(&self) -> bool {
+        config::load(&self.config).loaded.roster.store.is_some()
+    }
+
     /// Returns advice for a fleet without a daemon. `cowhand start -d` is advised only if the start is not refused.
     pub(super) fn how_to_start(&self) -> String {
         self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())

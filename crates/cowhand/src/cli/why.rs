@@ -176,7 +176,14 @@ fn describe_state(
 ) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
     if let Some(location) = fleet_without_daemon {
-        lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
+        let how_to_start = location.how_to_start();
+        lines.push(if location.has_shared_store() {
+            format!(
+                "No daemon runs on this node; {how_to_start}. `cowhand nodes` lists the nodes on which one runs."
+            )
+        } else {
+            format!("No daemon runs, so nothing fires; {how_to_start}.")
+        });
     }
     // If an unsettled job prevents the firing, the note with the reason `AlreadyRunning` already states that.
     if let Some(sentence) = unsettled_sentence(view.unsettled)
