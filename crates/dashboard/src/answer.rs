@@ -153,14 +153,13 @@ fn add_result(parts: &mut Vec<AnswerPart>, line: u64, id: Option<String>, outcom
         PartContent::Tool(call) if call.result.is_none() && call.id == id => Some(call),
         _ => None,
     });
-    match open {
-        Some(call) => call.result = Some(outcome),
-        None => {
-            let (name, brief, input) = ("result".to_owned(), String::new(), String::new());
-            let call = ToolCall { id, name, brief, input, result: Some(outcome) };
-            parts.push(AnswerPart { line, content: PartContent::Tool(call) });
-        }
+    if let Some(call) = open {
+        call.result = Some(outcome);
+        return;
     }
+    let (name, brief, input) = ("result".to_owned(), String::new(), String::new());
+    let call = ToolCall { id, name, brief, input, result: Some(outcome) };
+    parts.push(AnswerPart { line, content: PartContent::Tool(call) });
 }
 
 impl AnswerPart {

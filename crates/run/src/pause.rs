@@ -157,7 +157,9 @@ mod tests {
                 fs::write(group.path().join("cgroup.procs"), "0").unwrap();
             }
             let root = command.spawn().unwrap();
-            group.iter().for_each(|group| group.leave().unwrap());
+            if let Some(group) = &group {
+                group.leave().unwrap();
+            }
             let tree = Self { root, folder, attempt };
             tree.until_all_count();
             tree

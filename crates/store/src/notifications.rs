@@ -405,9 +405,9 @@ async fn add(
     let row = tx.one(NUMBER_NOTIFICATION, args![]).await?;
     let row = row.ok_or_else(|| StoreError::Unreadable { what: "no notification counter".to_owned() })?;
     let id: i64 = row.get("value")?;
-    let (not_before, held) = (hold.until.unwrap_or(hold.now), i64::from(hold.until.is_some()));
+    let (not_before, is_held) = (hold.until.unwrap_or(hold.now), i64::from(hold.until.is_some()));
     let message_json = jobs::to_json(message)?;
-    let row = args![id, target, message.kind.as_str(), incident, message_json, hold.now, not_before, held];
+    let row = args![id, target, message.kind.as_str(), incident, message_json, hold.now, not_before, is_held];
     tx.execute(ADD_NOTIFICATION, row).await?;
     Ok(id)
 }

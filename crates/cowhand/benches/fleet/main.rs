@@ -102,7 +102,9 @@ fn main() -> ExitCode {
     match arguments::read(words) {
         Ok(Request::Help) => print!("{}", arguments::HELP),
         Ok(Request::List) => {
-            FIGURE_GROUPS.iter().for_each(|group| println!("{:<10}{}", group.name, group.about))
+            for group in &FIGURE_GROUPS {
+                println!("{:<10}{}", group.name, group.about);
+            }
         }
         Ok(Request::Measure { bench, groups }) => return measure(&bench, &groups),
         Err(problem) => {

@@ -78,7 +78,7 @@ pub(super) fn jobs_and_agents() -> ArgValueCompleter {
 pub(super) fn asks() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
-        let asks = ask(async |client| Ok(client.get::<Page<Ask>>("asks").await?.items));
+        let asks = ask(&async |client| Ok(client.get::<Page<Ask>>("asks").await?.items));
         let asks =
             asks.unwrap_or_default().into_iter().map(|ask| (ask.id.to_string(), ask.agent.to_string()));
         asks.filter(|(id, _)| id.starts_with(current)).map(|(id, agent)| candidate(id, agent)).collect()
@@ -110,7 +110,7 @@ fn names(current: &OsStr, of: impl Fn(&Roster) -> Vec<String>) -> Vec<Completion
 /// text, and by the last characters of its id if these begin with the typed text.
 fn jobs_that(current: &OsStr, is_offered: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
-    let jobs = ask(async |client| {
+    let jobs = ask(&async |client| {
         let page: Page<JobRecord> = client.get("jobs?limit=1000").await?;
         Ok(page.items)
     });
@@ -128,7 +128,7 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
 }
 
 /// Sends a request to the fleet. Returns none if the config has errors, the request fails or no answer comes in time.
-fn ask<T>(request: impl AsyncFn(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
+fn ask<T>(request: &impl AsyncFn(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
         return None;

@@ -237,6 +237,7 @@ impl FleetLocation {
 
     /// Sends a request to the daemon or, if none runs, to the store. If the daemon ends before it has answered, for
     /// example because of a `cowhand restart`, the request is sent again, unless it may have had an effect.
+    #[expect(clippy::needless_pass_by_value, reason = "callers write the closure in the call")]
     pub(super) fn ask<T>(
         &self,
         request: impl AsyncFn(&Connection<'_>) -> Result<T, Failure>,

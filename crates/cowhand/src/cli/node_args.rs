@@ -10,11 +10,11 @@ use cowhand_engine::nodes::NodeOptions;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeArgs {
-    /// Label of this node, which agents can name in `runs_on`; can be repeated [env: COWHAND_LABELS, with commas]
+    /// Label of this node, which agents can name in `runs_on`; can be repeated [env: `COWHAND_LABELS`, with commas]
     #[arg(long = "label", value_name = "NAME[=VALUE]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     labels: Vec<NodeLabel>,
-    /// Maximum number of jobs that run on this node at a time [env: COWHAND_CAPACITY] [default: no limit]
+    /// Maximum number of jobs that run on this node at a time [env: `COWHAND_CAPACITY`] [default: no limit]
     #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     capacity: Option<u32>,

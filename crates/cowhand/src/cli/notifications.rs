@@ -126,7 +126,9 @@ impl NotifyTestArgs {
         if self.json {
             print::json(&views);
         } else {
-            views.iter().for_each(|view| print::prose(&result_line(view), 2));
+            for view in &views {
+                print::prose(&result_line(view), 2);
+            }
         }
         let is_sent = |view: &NotificationView| view.state == NotificationState::Sent;
         if views.iter().all(is_sent) { Ok(()) } else { Err(Failure::reported(Exit::Refused)) }

@@ -91,6 +91,39 @@ impl StatusArgs {
             return Ok(());
         }
         let now = Timestamp::now();
+        self.print_state(client, &status, store_change, now).await;
+        print::line("");
+        if client.has_config_errors() {
+            print_jobs_without_agents(client, &status, now).await?;
+        } else {
+            table(&status.agents, now).print();
+        }
+        let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
+        schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
+        let mut lines = schedule_problems(&schedules, client.is_alone(), now);
+        add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
+        lines.extend(self.problem_lines(&status, now));
+        if self.agent.is_some() {
+            print::line("");
+            schedule::table(&schedules, client.is_alone(), now).print();
+        }
+        if !lines.is_empty() {
+            print::line("");
+        }
+        for line in lines {
+            print::prose(&line, 2);
+        }
+        Ok(())
+    }
+
+    /// Prints the state of the daemon, and everything that holds several agents up.
+    async fn print_state(
+        &self,
+        client: &Connection<'_>,
+        status: &StatusView,
+        store_change: Option<String>,
+        now: Timestamp,
+    ) {
         print::prose(&daemon_line(&status.daemon, client.location(), now).await, 2);
         print_store_problem(status.daemon.store_problem.as_deref());
         if let Some(sentence) = unsettled_sentence(status.unsettled) {
@@ -138,16 +171,11 @@ impl StatusArgs {
         for line in usages.flat_map(|usage| usage_lines(usage, now)) {
             print::prose(&line, 2);
         }
-        print::line("");
-        if client.has_config_errors() {
-            print_jobs_without_agents(client, &status, now).await?;
-        } else {
-            table(&status.agents, now).print();
-        }
-        let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
-        schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-        let mut lines = schedule_problems(&schedules, client.is_alone(), now);
-        add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
+    }
+
+    /// Describes what waits for a person, and what has not reached its receiver.
+    fn problem_lines(&self, status: &StatusView, now: Timestamp) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.agent.is_none() {
             let undelivered = status.undelivered_notifications.iter();
             lines.extend(undelivered.map(|target| notifications_line(target, now)));
@@ -155,7 +183,7 @@ impl StatusArgs {
         }
         let of_agent = |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
         lines.extend(status.gone_schedules.iter().filter(of_agent).map(gone_schedule_line));
-        lines.extend(chat_bot_lines(&status, self.agent.as_ref(), now));
+        lines.extend(chat_bot_lines(status, self.agent.as_ref(), now));
         let of_agent =
             |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
         lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
@@ -169,17 +197,7 @@ impl StatusArgs {
         let unfinished: Vec<&UnfinishedWorkspace> =
             status.unfinished_workspaces.iter().filter(of_agent).collect();
         lines.extend(UnfinishedWorkspace::sentence(&unfinished).map(|text| unfinished_line(&text)));
-        if self.agent.is_some() {
-            print::line("");
-            schedule::table(&schedules, client.is_alone(), now).print();
-        }
-        if !lines.is_empty() {
-            print::line("");
-        }
-        for line in lines {
-            print::prose(&line, 2);
-        }
-        Ok(())
+        lines
     }
 }
 

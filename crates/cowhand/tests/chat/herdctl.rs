@@ -24,8 +24,7 @@ fn write_fleet(scene: &Scene) {
         // The variable of its token is not set.
         ("skipped", on_discord("NOT_SET")),
     ];
-    let agents: String =
-        agents.iter().map(|(name, chat)| format!("  - {{name: {name}, chat: {{{chat}}}}}\n")).collect();
+    let agents = agents.map(|(name, chat)| format!("  - {{name: {name}, chat: {{{chat}}}}}\n")).concat();
     scene.write("herdctl.yaml", &format!("version: 1\nagents:\n{agents}"));
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use crate::{Scene, wait_until};
 
 /// The first attempt fails after there is a file `go`; the second waits for a file `again`.
-const FLEET: &str = r#"
+const FLEET: &str = r"
 agents:
   - name: writer
     runtime: command
@@ -17,7 +17,7 @@ agents:
         touch begun; echo first words; while [ ! -e go ]; do sleep 0.05; done; echo last words; exit 3
     retry: {max_attempts: 2, backoff: 1s}
     default_prompt: Write.
-"#;
+";
 
 /// The output of an attempt belongs before that of the next attempt, so it is not written once there is a next attempt.
 #[test]

@@ -211,7 +211,9 @@ impl AttemptTask {
         if self.stopped.is_none() && self.has_agent() && self.is_session_missing(rules) {
             return Ok(Stage::StartWithoutSession);
         }
-        let Some(mut output) = self.read_rest(output, rules).await? else { return Ok(Stage::Leave) };
+        let Some(mut output) = Box::pin(self.read_rest(output, rules)).await? else {
+            return Ok(Stage::Leave);
+        };
         let finish = output.tail.finish(ending, self.now())?;
         output.log(&self.job);
         self.record_all_windows(&mut output.tail, &mut windows).await?;

@@ -87,12 +87,11 @@ impl AttemptTask {
             }
             (None, None) => None,
         };
-        let stored = match stored {
-            Some(stored) => stored,
-            None => match self.continued_in_web_chat().await? {
-                Some(job) => return self.copy_of_session(job, agent).await,
-                None => return Ok(SessionStart::default()),
-            },
+        let Some(stored) = stored else {
+            return match self.continued_in_web_chat().await? {
+                Some(job) => self.copy_of_session(job, agent).await,
+                None => Ok(SessionStart::default()),
+            };
         };
         let of = stored.session_id.clone();
         let session = if forked.is_some() {

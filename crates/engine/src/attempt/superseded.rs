@@ -87,7 +87,9 @@ fn read_end(
     }
     let finish = tail.finish(&ending, now)?;
     let mut outcome = ended_by_itself(&ending).then_some(finish.outcome);
-    outcome.iter_mut().for_each(|outcome: &mut Outcome| redactor.redact_outcome(outcome));
+    if let Some(outcome) = &mut outcome {
+        redactor.redact_outcome(outcome);
+    }
     Ok(Superseded { outcome, usage: finish.usage })
 }
 

@@ -270,7 +270,7 @@ async fn receive(context: Arc<ChatContext>, bot: Arc<Bot>, mut events: mpsc::Rec
             ChatEvent::Command(call) => {
                 let (context, bot) = (Arc::clone(&context), Arc::clone(&bot));
                 answering.spawn(async move {
-                    let text = commands::answer_call(&context, &bot, &call).await;
+                    let text = Box::pin(commands::answer_call(&context, &bot, &call)).await;
                     // An error means that the connection has ended.
                     let _ = reply.send(EventReply::Text(text));
                 });

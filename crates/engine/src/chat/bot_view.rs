@@ -212,9 +212,9 @@ impl ChatBotView {
     /// Describes the connection, its incomplete answers and unhandled messages, and the answers of which the platform has
     /// refused a part. `this_node` is the node of the reader; only another node is named.
     pub fn state_in_words(&self, this_node: Option<&str>, now: Timestamp) -> String {
-        let more = [self.open_in_words(), self.refusals_in_words(now)];
-        let more: String = more.into_iter().flatten().map(|part| format!("; {part}")).collect();
-        format!("{}{more}", self.connection_in_words(this_node, now))
+        let connection = Some(self.connection_in_words(this_node, now));
+        let parts = [connection, self.open_in_words(), self.refusals_in_words(now)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     /// Describes the answers of which the platform has refused a part, with the next step; none if there are none.

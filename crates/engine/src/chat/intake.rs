@@ -224,7 +224,7 @@ async fn handle_next(context: &ChatContext, bot: &Bot, channel: &str) -> Result<
     if !context.is_holder(bot).await? {
         return Ok(Handled::ByOtherNode);
     }
-    match handle(context, bot, &received).await? {
+    match Box::pin(handle(context, bot, &received)).await? {
         Handling::Ended => drop(store.chat_message_handled(inbox, id).await?),
         // The message is handled when the answer was posted.
         Handling::AnswerWaits => {}
@@ -249,7 +249,7 @@ async fn handle(
     };
     // The text of a bot can come from anybody, so it is never a command.
     if let Some(command) = parse_message(&message.text, bot.platform).filter(|_| !message.author.is_bot) {
-        return commands::answer_message(context, bot, received, command).await;
+        return Box::pin(commands::answer_message(context, bot, received, command)).await;
     }
     if !asks::reply::answer_by_reply(context, bot, received).await? {
         let text = without_address(&addressee.agent.name, &message.text).to_owned();

@@ -23,7 +23,7 @@ pub(super) async fn slack(sending: &Sending<'_>, channel: &str, token_env: &str)
         app_token: String::new(),
         api_url: api_url(sending, ChatPlatform::Slack, token_env),
     };
-    let connector = SlackConnector::new(settings).map_err(refused)?;
+    let connector = SlackConnector::new(settings).map_err(|error| refused(&error))?;
     post(sending, &connector, channel, text(sending, ChatPlatform::Slack, MAX_SLACK_BYTES)).await
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn discord(sending: &Sending<'_>, channel: &str, token_env: &st
         commands: Vec::new(),
         command_guild: None,
     };
-    let connector = DiscordConnector::new(settings).map_err(refused)?;
+    let connector = DiscordConnector::new(settings).map_err(|error| refused(&error))?;
     post(sending, &connector, channel, text(sending, ChatPlatform::Discord, MAX_DISCORD_BYTES)).await
 }
 
@@ -66,13 +66,13 @@ async fn post(
         files: Vec::new(),
     };
     match tokio::time::timeout(sending.target.timeout, connector.post(&post)).await {
-        Ok(posted) => posted.map(drop).map_err(refused),
+        Ok(posted) => posted.map(drop).map_err(|error| refused(&error)),
         Err(_) => Err(SendError::new(format!("no answer within {} s", sending.target.timeout.as_secs()))),
     }
 }
 
-fn refused(error: ChatError) -> SendError {
-    let retry_after = match &error {
+fn refused(error: &ChatError) -> SendError {
+    let retry_after = match error {
         ChatError::RateLimited { retry_after, .. } => Some(*retry_after),
         ChatError::Revoked { .. }
         | ChatError::Refused { .. }

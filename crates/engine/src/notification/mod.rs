@@ -69,7 +69,7 @@ pub async fn send(engine: &Engine, record: &NotificationRecord) -> Result<(), Se
         let reason = format!("the config no longer has the target `{}`", record.target);
         return Err(SendError { is_unknown_target: true, ..SendError::new(reason) });
     };
-    let fleet = engine.store.fleet_id().await.map_err(not_read)?;
+    let fleet = engine.store.fleet_id().await.map_err(|error| not_read(&error))?;
     let redactor = redactor_over(&loaded, None).with_secrets(secrets::of_target(target));
     let sending = Sending {
         engine,
@@ -85,7 +85,7 @@ pub async fn send(engine: &Engine, record: &NotificationRecord) -> Result<(), Se
     sent.map_err(|error| SendError { reason: redactor.redact(&error.reason).into_owned(), ..error })
 }
 
-fn not_read(error: StoreError) -> SendError {
+fn not_read(error: &StoreError) -> SendError {
     SendError::new(format!("the store cannot be read: {error}"))
 }
 

@@ -168,7 +168,9 @@ impl Claude {
                 let reported = fields.get("rate_limit_info").unwrap_or(&Value::Null);
                 let limit = reported["resetsAt"].as_i64().filter(|_| reported["status"] == "rejected");
                 self.resets_at = limit.or(self.resets_at);
-                windows::reports(reported).into_iter().for_each(|report| self.output.window(report));
+                for report in windows::reports(reported) {
+                    self.output.window(report);
+                }
                 vec![unknown(fields)]
             }
             _ => vec![unknown(fields)],

@@ -38,7 +38,7 @@ on_both! {
     old_records_are_forgotten,
 }
 
-fn fleet(settings: serde_json::Value) -> Arc<Roster> {
+fn fleet(settings: &serde_json::Value) -> Arc<Roster> {
     let action = TargetAction::Command { command: vec!["x".to_owned()], directory: ".".into() };
     let target = NotificationTarget { action, timeout: Duration::from_secs(1) };
     let quiet_hours = serde_json::from_value(settings["quiet_hours"].clone()).unwrap();
@@ -52,7 +52,7 @@ fn fleet(settings: serde_json::Value) -> Arc<Roster> {
 }
 
 fn simple() -> Arc<Roster> {
-    fleet(json!({"rules": [{"to": ["ops"]}]}))
+    fleet(&json!({"rules": [{"to": ["ops"]}]}))
 }
 
 async fn follow(store: &Store, roster: &Arc<Roster>, now: Timestamp) -> Followed {
@@ -137,7 +137,7 @@ async fn a_message_that_was_never_tried_tells_the_newest_count(db: TestDb) {
 /// 08:00 to 08:10 UTC; `at(0)` is 08:00 UTC on 2026-01-05.
 fn quiet() -> Arc<Roster> {
     assert_eq!(at(0).to_string(), "2026-01-05T08:00:00Z");
-    fleet(json!({"rules": [{"to": ["ops"]}], "quiet_hours": {"start": "08:00", "end": "08:10"}}))
+    fleet(&json!({"rules": [{"to": ["ops"]}], "quiet_hours": {"start": "08:00", "end": "08:10"}}))
 }
 
 async fn messages_of_quiet_hours_are_joined_at_their_end(db: TestDb) {
@@ -248,7 +248,7 @@ async fn a_target_that_answers_again_gets_what_failed_before(db: TestDb) {
 }
 
 async fn reminders_do_not_pile_up(db: TestDb) {
-    let roster = fleet(json!({"rules": [{"to": ["ops"], "remind": "1m"}]}));
+    let roster = fleet(&json!({"rules": [{"to": ["ops"], "remind": "1m"}]}));
     let store = followed(&db, &roster).await;
     lose(&store, "n1", 1).await;
     assert_eq!(follow(&store, &roster, at(1)).await.next_at, Some(at(61)));

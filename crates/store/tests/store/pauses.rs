@@ -97,13 +97,13 @@ async fn jobs_that_began_before_the_pause_do_not_change_it(db: TestDb) {
         let record = store.schedule(schedule).await.unwrap().unwrap();
         (record.state, record.breaker_state)
     };
-    let paused = end(failed("no", breaker), 10).await;
+    let first = end(failed("no", breaker), 10).await;
     let until = at(10) + SignedDuration::from_mins(15);
-    assert_eq!(paused.0, ScheduleState::Paused { reason: "one job failed: no (exit)".into(), until });
-    assert_eq!(end(failed("no", breaker), 11).await, paused, "a failure during the pause");
-    assert_eq!(end(completed(), 12).await, paused, "a success during the pause");
+    assert_eq!(first.0, ScheduleState::Paused { reason: "one job failed: no (exit)".into(), until });
+    assert_eq!(end(failed("no", breaker), 11).await, first, "a failure during the pause");
+    assert_eq!(end(completed(), 12).await, first, "a success during the pause");
     assert!(store.resume(schedule, until).await.unwrap());
-    let resumed = (ScheduleState::Active, paused.1);
+    let resumed = (ScheduleState::Active, first.1);
     assert_eq!(end(failed("no", breaker), 1_000).await, resumed, "a failure after the pause");
     assert_eq!(end(completed(), 1_001).await, resumed, "a success after the pause");
     fire_and_settle(&store, schedule, 1_010, failed("no", breaker)).await;

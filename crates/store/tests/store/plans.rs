@@ -325,9 +325,8 @@ fn value(sql: &str, column: &str, given: Given, jobs: u32) -> String {
         "slot" | "last_at" | "ended_at" | "finished_at" | "due_at" | "started_at" => {
             (now - 3_600_000_000).to_string()
         }
-        "updated_at" => now.to_string(),
         "number" if sql.contains("web_messages") => jobs.to_string(),
-        "not_before" | "expires_at" | "until" | "prepare_until" => now.to_string(),
+        "not_before" | "expires_at" | "until" | "prepare_until" | "updated_at" => now.to_string(),
         // Values that the tables accept.
         "status" if sql.contains("update asks") => "allowed".to_owned(),
         "status" => "pending".to_owned(),

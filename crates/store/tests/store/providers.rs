@@ -190,7 +190,7 @@ async fn a_reached_reserve_holds_only_automatic_jobs_back(db: TestDb) {
     let [by_hand, retried] = [job_of(&store, "coder").await, job_of(&store, "coder").await];
     let jobs = store.snapshot().await.unwrap().jobs;
     let automatic: Vec<_> = jobs.iter().filter(|job| job.automatic).map(|job| job.id.clone()).collect();
-    assert_eq!(automatic, [webhook.clone()]);
+    assert_eq!(automatic, std::slice::from_ref(&webhook));
     // The first attempt of the automatic job runs before the reserve is reached, and is tried again after that.
     let held = epoch(claim(&store, &webhook, &keeps, 10).await);
     store.record_windows(slot(keeps.clone()), vec![usage(81, 1_000, 11)], at(11)).await.unwrap().unwrap();

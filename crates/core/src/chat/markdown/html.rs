@@ -83,7 +83,7 @@ impl HtmlText {
                 self.html += "<thead><tr>";
             }
             Tag::TableCell => self.html += if self.is_in_head { "<th>" } else { "<td>" },
-            other => self.html += opening(&other.to_end()),
+            other => self.html += opening(other.to_end()),
         }
     }
 
@@ -97,7 +97,7 @@ impl HtmlText {
                 self.html += "</tr></thead><tbody>";
             }
             TagEnd::TableCell => self.html += if self.is_in_head { "</th>" } else { "</td>" },
-            other => self.html += &opening(&other).replace('<', "</"),
+            other => self.html += &opening(other).replace('<', "</"),
         }
     }
 
@@ -136,7 +136,7 @@ impl HtmlText {
 }
 
 /// Returns the element that begins a part without attributes; empty for a part that has none.
-const fn opening(tag: &TagEnd) -> &'static str {
+const fn opening(tag: TagEnd) -> &'static str {
     match tag {
         TagEnd::Paragraph => "<p>",
         TagEnd::Heading(HeadingLevel::H1) => "<h3>",

@@ -138,7 +138,7 @@ fn coming_times_follow_the_calendar() {
         Scene::new(&format!("{},{policies}}}", trigger.trim_end_matches('}')))
     };
     let end = r#""end_at":"2026-01-05T12:00:00Z""#;
-    check([
+    check(vec![
         ("cron in its hours", timed(HOURLY, hours), "10:05", "01-06 09:00 01-06 10:00 01-07 09:00"),
         (
             "an interval in its hours",
@@ -185,7 +185,7 @@ fn coming_times_follow_the_calendar() {
 
 #[test]
 fn coming_times_follow_capacity_budget_and_provider() {
-    check([
+    check(vec![
         (
             "a firing that waits for a place is not shown, later ones are",
             Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),

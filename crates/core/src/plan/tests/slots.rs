@@ -225,7 +225,9 @@ fn a_job_held_by_the_reserve_uses_a_fallback_or_explains_its_wait() {
     let scene = |config: &str, reserved: &[&str], job: &str| {
         let mut scene = Scene::new(r#"{"type":"manual"}"#).job(job, PENDING);
         scene.roster.agents[0] = configured(config, scene.roster.agents[0].clone());
-        reserved.iter().for_each(|provider| use_up_to_reserve(&mut scene, provider));
+        for provider in reserved {
+            use_up_to_reserve(&mut scene, provider);
+        }
         scene
     };
     let shown = |scene: &Scene| {
