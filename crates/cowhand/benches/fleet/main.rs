@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     match arguments::read(words) {
         Ok(Request::Help) => print!("{}", arguments::HELP),
         Ok(Request::List) => {
-            for group in &FIGURE_GROUPS {
+            for group in FIGURE_GROUPS {
                 println!("{:<10}{}", group.name, group.about);
             }
         }

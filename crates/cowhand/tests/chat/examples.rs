@@ -22,7 +22,8 @@ const NOTIFY: &str = r#"{"shouldNotify": true}"#;
 /// Fake Claude Code. Its answer names its agent, the number of earlier messages with the word `chatter`, and the file and
 /// the voice message that it got.
 const CLAUDE: &str = r#"#!/bin/sh
-prompt=$(cat)
+read -r line
+prompt=$(printf '%s\n' "$line" | sed 's/\\n/\n/g')
 said="$COWHAND_AGENT answers"
 count=$(echo "$prompt" | grep -c chatter)
 [ "$count" = 0 ] || said="$said after $count messages"

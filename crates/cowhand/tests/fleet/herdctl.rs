@@ -316,6 +316,7 @@ fn unimported_state_is_reported_before_first_start() {
 #[test]
 fn restart_is_refused_while_herdctl_runs() {
     let scene = Scene::started();
+    fs::create_dir(scene.root.join(".herdctl")).unwrap();
     scene.write(".herdctl/herdctl.pid", &std::process::id().to_string());
     let daemon = scene.daemon();
     let refused = scene.run(&["restart"]);

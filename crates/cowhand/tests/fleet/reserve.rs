@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::{Scene, wait_until};
 
 const CLAUDE: &str = r#"#!/bin/sh
-prompt=$(cat)
+read -r line
+prompt=$(echo "$line" | sed 's/.*"content":"\([^"]*\)".*/\1/')
 echo '{"type":"system","subtype":"init","session_id":"c-1"}'
 if [ -e "$ROOT/windows" ]; then
   echo "{\"type\":\"rate_limit_event\",\"rate_limit_info\":$(cat "$ROOT/windows"),\"session_id\":\"c-1\"}"

@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
     if [ "$1" = --resume ]; then session=$2; fi
     shift
 done
-said=$(cat)
+read -r said
 case $said in *patient*) while ! [ -e go ]; do sleep 0.02; done ;; esac
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\"}"
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\",\"session_id\":\"$session\"}"

@@ -97,7 +97,7 @@ impl AttemptTask {
         }
         let waited = ask::time_waited(&asks, began.on_clock_of(now), now.wall);
         let waited = waited.min(rules.of_attempt.agent.ask_timeout.max(MAX_PAUSED_TIME));
-        let time_paused = self.paused_time(now);
+        let paused = self.paused_time(now);
         let total = total.filter(|limit| now.since(began) - waited - paused > *limit);
         let idle = idle.filter(|limit| {
             let is_recent = |answered| now.wall.duration_since(answered) <= *limit;
@@ -130,12 +130,12 @@ impl AttemptTask {
         if self.engine.deadline_of(self.job.id()).is_none() {
             return (total, idle);
         }
-        let pauses = self.attempt().pauses();
-        let resumed = pauses.resumed.and_then(|resumed| now.boot?.since(resumed));
+        let state = self.attempt().pauses();
+        let resumed = state.resumed.and_then(|resumed| now.boot?.since(resumed));
         let silent = resumed.map_or_else(|| now.since(idle_since), |ago| now.since(idle_since).min(ago));
         let paused = self.paused_time(now);
-        let total = total.filter(|limit| now.since(began) - time_paused > *limit);
-        (total, idle.filter(|limit| pauses.current.is_none() && silent > *limit))
+        let total = total.filter(|limit| now.since(began) - paused > *limit);
+        (total, idle.filter(|limit| state.current.is_none() && silent > *limit))
     }
 
     /// Returns the deadlines of an attempt that is followed from now on.

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use cowhand_core::attempt::Superseded;
-use cowhand_core::job::Outcome;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{info, warn};
