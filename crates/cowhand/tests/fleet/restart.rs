@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{FLEET, Scene, has_ended};
@@ -167,21 +168,17 @@ fn restart_keeps_start_options() {
     );
 }
 
-/// The restart fails in a way that it does not check before: the folder of the job socket cannot be created.
+/// The restart fails in a way that it does not check before: the new daemon is killed while it starts.
 #[test]
 fn failed_restart_reports_that_no_daemon_runs() {
     let scene = Scene::started();
-    let talk = scene.root.join(".cowhand/talk");
-    fs::remove_dir_all(&talk).unwrap();
-    fs::write(&talk, "").unwrap();
-    let said = scene.run(&["restart"]);
-    assert_eq!(said.code, Some(6), "{}{}", said.stdout, said.stderr);
-    assert!(
-        said.stderr.contains("no daemon runs now") && said.stderr.contains("cowhand start -d"),
-        "{}",
-        said.stderr
-    );
-    fs::remove_file(&talk).unwrap();
+    let (_, agent) = scene.waiting_job();
+    let Output { status, stderr, .. } =
+        scene.command(&["restart"]).env("COWHAND_FAULT", "adopted").output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(6), "{stderr}");
+    assert!(stderr.contains("no daemon runs now") && stderr.contains("cowhand start -d"), "{stderr}");
+    assert!(!has_ended(agent));
     assert_eq!(scene.run(&["restart"]).code, Some(0));
 }
 
