@@ -1,6 +1,7 @@
 //! Items that failed too often are shown as given up, and are tried again after an action of a person.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use cowhand::fleet::{Fleet, FleetError, Subscription};
@@ -147,8 +148,11 @@ async fn failures_to_start_do_not_count(database: &str) {
     let breaker = "type: interval, interval: 1s, prompt: Go., breaker: {failures: 0}";
     let scene = Scene::on(database, "true", ", max_item_attempts: 2", breaker);
     let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
-    let text = text.replace("command: [sh, work.sh]", "command: [./no-such-program]");
+    // A program that is missing would only be left to other nodes.
+    let text = text.replace("command: [sh, work.sh]", "command: [./cannot-start]");
     fs::write(scene.path("cowhand.yaml"), text).unwrap();
+    fs::write(scene.path("cannot-start"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(scene.path("cannot-start"), fs::Permissions::from_mode(0o755)).unwrap();
     scene.task("hard", "");
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);

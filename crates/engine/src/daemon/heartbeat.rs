@@ -10,6 +10,7 @@ use tracing::{error, info, warn};
 
 use crate::context::Engine;
 use cowhand_run::boot_timer::BootTimer;
+use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 
 /// Renews the leases until the task is stopped.
@@ -25,7 +26,8 @@ pub(super) async fn renew_leases(engine: Arc<Engine>) {
     let mut wait = heartbeat.engine.loaded().roster.leases.renew_every();
     loop {
         heartbeat.wait_for_leases().await;
-        if let Err(error) = timer.set(heartbeat.engine.clock.boot().plus(wait)) {
+        // The timer is of the machine, also if a test sets the clock of the fleet.
+        if let Err(error) = timer.set(Clock::System.boot().plus(wait)) {
             error!("cannot set the timer for the leases: {error}");
         }
         timer.expired().await;

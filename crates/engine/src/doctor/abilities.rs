@@ -20,13 +20,15 @@ fn why_unable(loaded: &Loaded, agent: &Agent) -> Option<String> {
     missing_program(agent).or_else(|| missing_folder(loaded, agent))
 }
 
+/// Names a folder of work items that is missing, if all schedules of the agent need such a folder. An agent that has
+/// other schedules can run here.
 fn missing_folder(loaded: &Loaded, agent: &Agent) -> Option<String> {
     let base = &loaded.sources.context().base;
-    let sources = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_deref());
-    let missing = sources.filter_map(|source| match source {
+    let missing = |source: &ConfiguredSource| match source {
         ConfiguredSource::Files { path, .. } => Some(base.join(path)).filter(|folder| !folder.is_dir()),
         ConfiguredSource::Github { .. } | ConfiguredSource::Custom { .. } => None,
-    });
-    let folder = missing.into_iter().next()?;
+    };
+    let folders = agent.schedules.iter().map(|schedule| schedule.work_source.as_deref().and_then(missing));
+    let folder = folders.collect::<Option<Vec<_>>>()?.into_iter().next()?;
     Some(format!("the folder {} of its work items does not exist", folder.display()))
 }
