@@ -27,6 +27,12 @@ pub(crate) struct Running {
 /// Returns the settings of a connector. Requests that fail are repeated at once.
 pub(crate) fn settings(fake: &FakeDiscord) -> DiscordSettings {
     wait::shorten("chat_retry");
+    settings_with_waits(fake)
+}
+
+/// Returns the settings of a connector that waits before it repeats a request, unless another test of the same process
+/// has shortened the waits.
+pub(crate) fn settings_with_waits(fake: &FakeDiscord) -> DiscordSettings {
     DiscordSettings {
         bot_token: BOT_TOKEN.to_owned(),
         api_url: Some(fake.url()),

@@ -7,7 +7,7 @@ use cowhand_core::chat::{ChatAttachment, ChatPlace};
 use cowhand_testing::discord::{BOT_ID, CHANNEL_ID, FakeDiscord, GUILD_ID, USER_ID};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::harness::{connected, general, post_of, settings};
+use crate::harness::{connected, general, post_of, settings, settings_with_waits};
 use cowhand_chat::discord::DiscordConnector;
 
 async fn connector() -> (FakeDiscord, DiscordConnector) {
@@ -73,7 +73,9 @@ async fn discord_fetches_no_address_of_a_post_or_an_edit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_post_whose_answer_is_lost_is_made_once() {
-    let (fake, connector) = connector().await;
+    let fake = FakeDiscord::start().await;
+    // A repeated post is recognised by the time since it was made.
+    let connector = DiscordConnector::new(settings_with_waits(&fake)).unwrap();
     fake.fail_after_effect("POST /channels", 2, 502);
     connector.post(&post_of("k1", "one")).await.unwrap();
     assert_eq!(fake.messages(CHANNEL_ID).len(), 1);

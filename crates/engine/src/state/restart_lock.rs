@@ -11,7 +11,7 @@ use super::StateFolder;
 use cowhand_system::lock_file;
 
 const RESTART_LOCK: &str = "restart.lock";
-const MAX_TRIES: u32 = 20;
+const MAX_TRIES: u32 = 1_000;
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Set while this process holds the lock: it does not wait for itself.
