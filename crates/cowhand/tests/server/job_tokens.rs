@@ -48,6 +48,8 @@ fn filled(path: &str, job: &str) -> String {
         ("{item}", "files-x"),
         ("{name}", "all"),
         ("{provider}", "claude"),
+        ("{conversation}", "c-1"),
+        ("{node}", "n-1"),
     ] {
         path = path.replace(place, value);
     }
