@@ -88,21 +88,25 @@ fn restart_is_refused_if_store_was_removed() {
     assert!(!has_ended(agent));
 }
 
-/// Verbs of other terminals wait for the new daemon, and each request to change something has an effect exactly once.
+/// Verbs of other terminals wait for the new daemon. A request to change something is not sent again after the daemon may
+/// have carried it out.
 #[test]
 fn verbs_succeed_during_restarts() {
     let scene = Scene::started();
     let has_ended = AtomicBool::new(false);
     let repeat = |arguments: &[&str]| {
-        let mut runs = 0;
+        let mut runs = (0, 0);
         while !has_ended.load(Ordering::Relaxed) {
             let said = scene.run(arguments);
-            assert_eq!(said.code, Some(0), "{arguments:?}: {}{}", said.stdout, said.stderr);
-            runs += 1;
+            let is_unclear = arguments[0] == "trigger"
+                && said.stderr.contains("the daemon ended the connection before it had answered");
+            let code = if is_unclear { 4 } else { 0 };
+            assert_eq!(said.code, Some(code), "{arguments:?}: {}{}", said.stdout, said.stderr);
+            if is_unclear { runs.1 += 1 } else { runs.0 += 1 }
         }
         runs
     };
-    let triggered = std::thread::scope(|scope| {
+    let (triggered, unclear) = std::thread::scope(|scope| {
         let readers = [&["status"][..], &["schedule", "list"], &["jobs", "--limit", "3"]];
         let readers = readers.map(|arguments| scope.spawn(|| repeat(arguments)));
         let triggers = scope.spawn(|| repeat(&["trigger", "worker", "-p", "again"]));
@@ -112,12 +116,16 @@ fn verbs_succeed_during_restarts() {
         }
         has_ended.store(true, Ordering::Relaxed);
         for reader in readers {
-            assert!(reader.join().unwrap() > 0);
+            assert!(reader.join().unwrap().0 > 0);
         }
         triggers.join().unwrap()
     });
     let jobs = scene.json(&["jobs", "--all", "--agent", "worker"]);
-    assert_eq!(jobs.as_array().unwrap().len(), triggered);
+    let jobs = jobs.as_array().unwrap().len();
+    assert!(
+        (triggered..=triggered + unclear).contains(&jobs),
+        "{jobs} jobs of {triggered} and {unclear} requests"
+    );
 }
 
 #[test]

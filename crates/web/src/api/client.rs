@@ -287,9 +287,10 @@ impl Client {
             .inspect_err(|_| self.set_lost())
             .map_err(|error| connection_failed(&error))?;
         tokio::spawn(connection);
-        let answer = sender.send_request(request).inspect_err(|_| {
+        let answer = sender.send_request(request).inspect_err(|error| {
             self.set_lost();
-            if !is_read {
+            // A cancelled request was not sent.
+            if !is_read && !error.is_canceled() {
                 self.set_effect();
             }
         });
